@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * ddl.h
+ *	  What differs between PostgreSQL versions in DDL and executor start-up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_COMPAT_DDL_H
+#define SOFORT_COMPAT_DDL_H
+
+#include "postgres.h"
+#include "catalog/dependency.h"
+#include "catalog/index.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "utils/acl.h"
+
+/*
+ * Before 18 INSERT ... ON CONFLICT refuses a table that has a unique index of
+ * another access method than btree, unless its indexes are open already.
+ */
+#define SOFORT_PREOPEN_ARBITERS (PG_VERSION_NUM < 180000)
+
+/*
+ * Before 18 the executor itself prefetches the pages of a bitmap scan from the
+ * main fork.
+ */
+#define SOFORT_EXECUTOR_PREFETCHES (PG_VERSION_NUM < 180000)
+
+/* ... and ON CONFLICT into a partition cannot be helped that way. */
+#define SOFORT_LEAF_UNIQUE_NEEDS_BTREE (PG_VERSION_NUM < 180000)
+
+#if PG_VERSION_NUM < 160000
+#define compat_owns_relation(relid, role) pg_class_ownercheck(relid, role)
+#define compat_owns_database(dboid, role) pg_database_ownercheck(dboid, role)
+#else
+#define compat_owns_relation(relid, role) object_ownercheck(RelationRelationId, relid, role)
+#define compat_owns_database(dboid, role) object_ownercheck(DatabaseRelationId, dboid, role)
+#endif
+
+#if PG_VERSION_NUM < 170000
+#define compat_reindex_index(index, persistence, params) \
+	reindex_index(index, false, persistence, params)
+#define compat_identity_sequence(rel, attnum) \
+	getIdentitySequence(RelationGetRelid(rel), attnum, true)
+#else
+#define compat_reindex_index(index, persistence, params) \
+	reindex_index(NULL, index, false, persistence, params)
+#define compat_identity_sequence(rel, attnum) getIdentitySequence(rel, attnum, true)
+#endif
+
+#endif							/* SOFORT_COMPAT_DDL_H */

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * tableam.h
+ *	  What the table access method meets differently in PostgreSQL 15..18.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_COMPAT_TABLEAM_H
+#define SOFORT_COMPAT_TABLEAM_H
+
+#include "sofort/compat/compat.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "commands/vacuum.h"
+#include "pgstat.h"
+#include "utils/rel.h"
+#include "utils/tuplesort.h"
+
+#if PG_VERSION_NUM < 170000
+#include "storage/bufmgr.h"
+#include "utils/guc.h"
+#endif
+
+/* tuple_update: which indexes need a new entry */
+#if PG_VERSION_NUM < 160000
+typedef bool CompatUpdateIndexes;
+#define COMPAT_UPDATE_INDEXES_NONE	false
+#define COMPAT_UPDATE_INDEXES_ALL	true
+#define COMPAT_HOT_BLOCKING_ATTRS	INDEX_ATTR_BITMAP_ALL
+#else
+typedef TU_UpdateIndexes CompatUpdateIndexes;
+#define COMPAT_UPDATE_INDEXES_NONE	TU_None
+#define COMPAT_UPDATE_INDEXES_ALL	TU_All
+#define COMPAT_HOT_BLOCKING_ATTRS	INDEX_ATTR_BITMAP_HOT_BLOCKING
+#endif
+
+/* TableAmRoutine.relation_set_new_filenode was renamed in 16. */
+#if PG_VERSION_NUM < 160000
+#define COMPAT_SET_NEW_FILE	relation_set_new_filenode
+#else
+#define COMPAT_SET_NEW_FILE	relation_set_new_filelocator
+#endif
+
+static inline void
+compat_count_update(Relation rel, bool hot)
+{
+#if PG_VERSION_NUM < 160000
+	pgstat_count_heap_update(rel, hot);
+#else
+	pgstat_count_heap_update(rel, hot, false);
+#endif
+}
+
+static inline bool
+compat_tuplesort_getdatum(Tuplesortstate *state, Datum *value, bool *isnull)
+{
+#if PG_VERSION_NUM < 160000
+	return tuplesort_getdatum(state, true, value, isnull, NULL);
+#else
+	return tuplesort_getdatum(state, true, false, value, isnull, NULL);
+#endif
+}
+
+static inline IndexScanDesc
+compat_index_beginscan(Relation rel, Relation index, Snapshot snapshot)
+{
+#if PG_VERSION_NUM < 180000
+	return index_beginscan(rel, index, snapshot, 0, 0);
+#else
+	return index_beginscan(rel, index, snapshot, NULL, 0, 0);
+#endif
+}
+
+static inline void
+compat_vacuum_delay_point(void)
+{
+#if PG_VERSION_NUM < 180000
+	vacuum_delay_point();
+#else
+	vacuum_delay_point(false);
+#endif
+}
+
+static inline void
+compat_update_relstats(Relation rel, BlockNumber pages, double tuples, bool hasindex,
+					   TransactionId frozenxid, MultiXactId minmulti)
+{
+#if PG_VERSION_NUM < 180000
+	vac_update_relstats(rel, pages, tuples, 0, hasindex, frozenxid, minmulti,
+						NULL, NULL, false);
+#else
+	vac_update_relstats(rel, pages, tuples, 0, 0, hasindex, frozenxid, minmulti,
+						NULL, NULL, false);
+#endif
+}
+
+static inline void
+compat_report_vacuum(Relation rel, PgStat_Counter live, PgStat_Counter dead,
+					 TimestampTz start)
+{
+#if PG_VERSION_NUM < 180000
+	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared, live, dead);
+#else
+	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared, live, dead,
+						 start);
+#endif
+}
+
+/*
+ * Before 17, ANALYZE prefetches the blocks of its sample from the main fork,
+ * which is empty: beyond its first 1 GB that is an error.  Called from
+ * relation_size(): for such a table prefetching stays off until the end of
+ * the command (ANALYZE opens a GUC nesting level of its own) or transaction.
+ */
+static inline void
+compat_no_prefetch(BlockNumber nblocks)
+{
+#if PG_VERSION_NUM < 170000
+	if (nblocks >= (BlockNumber) RELSEG_SIZE && maintenance_io_concurrency != 0)
+		(void) set_config_option("maintenance_io_concurrency", "0", PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+#endif
+}
+
+#endif							/* SOFORT_COMPAT_TABLEAM_H */

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * exec.h
+ *	  What sofort changes in PostgreSQL's utility commands and executor.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_EXEC_EXEC_H
+#define SOFORT_EXEC_EXEC_H
+
+#include "postgres.h"
+#include "utils/guc.h"
+
+typedef enum ExecDefaultIndex
+{
+	EXEC_DEFAULT_INDEX_SOFORT,
+	EXEC_DEFAULT_INDEX_BTREE
+} ExecDefaultIndex;
+
+/*
+ * sofort.default_index (PGC_USERSET): what PRIMARY KEY and UNIQUE on a sofort
+ * table become.  The variable and its options live in src/exec/exec.c.
+ */
+extern int	sofort_default_index;
+extern const struct config_enum_entry exec_default_index_options[];
+
+/*
+ * From _PG_init, only while shared_preload_libraries are loaded, after
+ * txn_init() (its PRE_COMMIT callback must run before txn's: callbacks run last
+ * in, first out).  Defines sofort.default_index; installs the hooks, each of
+ * which calls the one that was there before.
+ */
+extern void exec_init(void);
+
+/* OIDs of the access methods in this database; InvalidOid without extension. */
+extern Oid	exec_table_am_oid(void);
+extern Oid	exec_index_am_oid(void);
+
+#endif							/* SOFORT_EXEC_EXEC_H */

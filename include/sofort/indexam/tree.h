@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree.h
+ *	  Ordered set of fixed-width entries in the DRAM arena: a B+tree with
+ *	  optimistic lock coupling.
+ *
+ * An entry is
+ *
+ *		key bytes (key_len)  normalised, order-preserving
+ *		row id (5)           big-endian
+ *		tuple (8)            only if has_tuples: TreeTuple *, or NULL
+ *
+ * Entries are ordered by key bytes; where those are equal and both entries have
+ * a tuple, by the comparison that the probe brings along; then by row id.
+ *
+ * Every function here must run inside epoch_enter()/epoch_exit().  None takes a
+ * heavyweight lock; latches are held for the change of at most three nodes and
+ * never while a comparison or any other foreign code runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_INDEXAM_TREE_H
+#define SOFORT_INDEXAM_TREE_H
+
+#include "access/itup.h"
+#include "port/atomics.h"
+#include "storage/s_lock.h"
+
+#define TREE_NODE_SIZE		1024
+#define TREE_NODE_HEADER	16
+#define TREE_NODE_DATA		(TREE_NODE_SIZE - TREE_NODE_HEADER)
+#define TREE_ROW_BYTES		5
+#define TREE_MIN_KEY		3	/* so that 8-byte loads stay inside an entry */
+#define TREE_MAX_KEY		80
+#define TREE_MAX_STRIDE		96
+#define TREE_MAX_LEVELS		24
+#define TREE_MAX_ROW		((UINT64CONST(1) << 40) - 1)
+
+/* Copy of an index tuple; shared by the leaf entry and separators above it. */
+typedef struct TreeTuple
+{
+	struct TreeTuple *next;		/* in a list of retired ones */
+	pg_atomic_uint32 refs;
+	uint32		size;
+	IndexTupleData tuple;		/* and what follows it */
+} TreeTuple;
+
+/*
+ * Node.  version: bit 0 latched, bit 1 obsolete, the rest counts changes and
+ * is never reset.  Leaf: n entries at data.  Inner node (level > 0): n
+ * separators and n + 1 children, the children first; separator i is a lower
+ * bound of everything below child i + 1.
+ */
+typedef struct TreeNode
+{
+	uint64		version;
+	uint16		n;
+	uint16		level;			/* 0: leaf */
+	uint32		unused;
+	uint8		data[TREE_NODE_DATA];
+} TreeNode;
+
+StaticAssertDecl(sizeof(TreeNode) == TREE_NODE_SIZE, "size of a tree node");
+
+typedef struct TreeChunk TreeChunk;
+
+typedef struct Tree
+{
+	/* fixed when the tree is made */
+	uint16		key_len;
+	uint16		cmp_len;		/* key_len + TREE_ROW_BYTES */
+	uint16		stride;
+	uint16		leaf_capacity;
+	uint16		inner_capacity; /* separators */
+	bool		has_tuples;
+
+	TreeNode   *root;			/* changed under the old root's latch */
+
+	/* allocation; protected by mutex */
+	slock_t		mutex;
+	TreeChunk  *chunks;
+	uint32		next_chunk;		/* nodes in the next chunk */
+	TreeNode   *free_nodes;
+	TreeNode   *retired_nodes;	/* unlinked since the last turn */
+	TreeTuple  *retired_tuples;
+	TreeNode   *waiting_nodes;	/* unlinked before waiting_epoch */
+	TreeTuple  *waiting_tuples;
+	uint64		waiting_epoch;
+	uint64		node_bytes;
+	uint64		nodes;			/* in use */
+
+	pg_atomic_uint64 entries;
+	pg_atomic_uint64 tuple_bytes;
+} Tree;
+
+/*
+ * A position to look for.  bytes holds cmp_len bytes.  compare == NULL: all of
+ * them count, and tuples do not.  Otherwise the first nbytes decide, and
+ * compare says how the probe stands to an entry that is equal in these (< 0:
+ * before it, 0: equal, > 0: after it).  The entry it gets is a private copy;
+ * its tuple is protected by the epoch.  It may raise an error.
+ */
+typedef struct TreeProbe TreeProbe;
+typedef int (*TreeCompare) (const TreeProbe *probe, const uint8 *entry);
+
+struct TreeProbe
+{
+	const uint8 *bytes;
+	uint16		nbytes;
+	TreeCompare compare;
+	void	   *arg;
+};
+
+typedef enum TreeResult
+{
+	TREE_DONE,					/* inserted, deleted, found */
+	TREE_EXISTS,				/* this very entry is there already */
+	TREE_ABSENT,
+	TREE_FULL					/* the arena is full; the tree is unchanged */
+} TreeResult;
+
+/* Part of a leaf, copied out. */
+typedef struct TreeLeaf
+{
+	int			n;
+	bool		has_low;		/* there are leaves to the left: all their
+								 * entries are below "low" */
+	bool		has_high;		/* ... right: entries are >= "high" */
+	bool		cut_low;		/* entries of the leaf below the lower bound were
+								 * left out */
+	bool		cut_high;
+	uint8		low[TREE_MAX_STRIDE];
+	uint8		high[TREE_MAX_STRIDE];
+	uint8		entries[TREE_NODE_DATA];
+} TreeLeaf;
+
+/* ---- tree.c ---- */
+
+/* NULL if the arena is full.  The caller owns the tree. */
+extern Tree *tree_create(int key_len, bool has_tuples);
+
+/* Free everything.  No other process may use the tree. */
+extern void tree_destroy(Tree *tree);
+
+/* A tuple in the arena with one reference, NULL if the arena is full. */
+extern TreeTuple *tree_tuple_make(Tree *tree, IndexTuple itup);
+
+/* Free a tuple that was never published. */
+extern void tree_tuple_discard(Tree *tree, TreeTuple *tuple);
+
+/* Reuse what was unlinked and can be read by nobody any more. */
+extern void tree_reclaim(Tree *tree);
+
+extern int	tree_height(const Tree *tree);
+extern uint64 tree_bytes(const Tree *tree);
+
+/* ---- tree_insert.c ---- */
+
+/* Insert the entry at its place; probe is the same entry, exactly. */
+extern TreeResult tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe);
+
+/* ---- tree_delete.c ---- */
+
+/* Delete the entry that is equal to the probe: DONE or ABSENT. */
+extern TreeResult tree_delete(Tree *tree, const TreeProbe *probe);
+
+/*
+ * Merge underfull nodes on the path to the probe with a neighbour, as long as
+ * there are any.  Best effort.
+ */
+extern void tree_shrink(Tree *tree, const TreeProbe *probe);
+
+/* ---- tree_scan.c ---- */
+
+/*
+ * Copy the entries e with lower <= e < upper (NULL: no bound) of one leaf: the
+ * one that holds the probe's place (NULL: the leftmost, or the rightmost if
+ * before).  before: the leaf that holds what comes before the probe.
+ */
+extern void tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before,
+						   const TreeProbe *lower, const TreeProbe *upper, TreeLeaf *leaf);
+
+/* Sign of probe - entry (private copy or separator). */
+extern int	tree_probe_compare(const Tree *tree, const TreeProbe *probe, const uint8 *entry);
+
+/* ---- tree_build.c ---- */
+
+typedef struct TreeBuilder
+{
+	Tree	   *tree;
+	int			leaf_fill;		/* entries per leaf */
+	int			inner_fill;
+	int			nlevels;
+	TreeNode   *level[TREE_MAX_LEVELS];
+	uint8		last[TREE_MAX_STRIDE];
+} TreeBuilder;
+
+/* Fill an empty tree from entries in strictly ascending order. */
+extern void tree_build_begin(TreeBuilder *builder, Tree *tree, int fillfactor);
+extern bool tree_build_add(TreeBuilder *builder, const uint8 *entry);	/* false: arena full */
+extern void tree_build_end(TreeBuilder *builder);
+
+/*
+ * Sort n entries of this width by their first cmp_len bytes, of which those
+ * from sorted_from on are in order already wherever the bytes before are equal.
+ * scratch is as large as entries; returns the one that holds the result.
+ */
+extern uint8 *tree_sort(uint8 *entries, uint8 *scratch, uint64 n, int stride, int cmp_len,
+						int sorted_from);
+
+/* ---- tree_verify.c ---- */
+
+typedef void (*TreeReport) (void *arg, const char *place, const char *problem);
+typedef int (*TreeOrder) (void *arg, const uint8 *a, const uint8 *b);
+
+/*
+ * Walk the whole tree: order within and between nodes, separators, levels,
+ * counts.  No other process may change it meanwhile.  Returns the number of
+ * entries.
+ */
+extern uint64 tree_verify(Tree *tree, TreeOrder order, void *order_arg, TreeReport report,
+						  void *report_arg);
+
+/* ---- parts of an entry ---- */
+
+static inline uint64
+tree_entry_row(const Tree *tree, const uint8 *entry)
+{
+	const uint8 *p = entry + tree->key_len;
+
+	return ((uint64) p[0] << 32) | ((uint64) p[1] << 24) | ((uint64) p[2] << 16) |
+		((uint64) p[3] << 8) | (uint64) p[4];
+}
+
+static inline void
+tree_entry_set_row(uint8 *p, uint64 row)
+{
+	p[0] = (uint8) (row >> 32);
+	p[1] = (uint8) (row >> 24);
+	p[2] = (uint8) (row >> 16);
+	p[3] = (uint8) (row >> 8);
+	p[4] = (uint8) row;
+}
+
+static inline TreeTuple *
+tree_entry_tuple(const Tree *tree, const uint8 *entry)
+{
+	TreeTuple  *tuple;
+
+	if (!tree->has_tuples)
+		return NULL;
+	memcpy(&tuple, entry + tree->cmp_len, sizeof(tuple));
+	return tuple;
+}
+
+#endif							/* SOFORT_INDEXAM_TREE_H */

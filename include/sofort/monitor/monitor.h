@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * monitor.h
+ *	  Views and checks.  Everything here is called from SQL; the functions are
+ *	  declared in sofort--1.0.sql.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_MONITOR_MONITOR_H
+#define SOFORT_MONITOR_MONITOR_H
+
+#include "postgres.h"
+#include "sofort/store/store.h"
+#include "utils/rel.h"
+
+/*
+ * Compare a table with one of its sofort indexes.  The caller holds ShareLock
+ * (or more) on the table, so that no write is in progress but its own; report
+ * is called for each problem found, as by store_verify().
+ */
+extern void monitor_verify_index(Relation rel, StoreDesc *store, Relation index,
+								 StoreReport report, void *arg);
+
+#endif							/* SOFORT_MONITOR_MONITOR_H */

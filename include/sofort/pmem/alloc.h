@@ -1,0 +1,128 @@
+/*-------------------------------------------------------------------------
+ *
+ * alloc.h
+ *	  Allocation in the pool: segments of granules, and slabs for what is
+ *	  smaller than about half a granule.
+ *
+ * Every allocation names the durable slot ("link") that will own it.  Three
+ * steps:
+ *
+ *		pm_reserve()	durable intent, then the space is marked used
+ *		(fill, flush)	the caller writes the contents
+ *		pm_publish()	drain; store the link(s); drain; forget the intent
+ *
+ * A crash in between frees the space at the next start (the intent names a
+ * target that its link does not hold).  An ERROR in between: pm_cancel(), or
+ * pm_release_reservations() at transaction abort and process exit.
+ *
+ * Errors of pm_reserve: 53100 (disk_full: pool quota or file system), with
+ * detail and hint; nothing has changed then.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PMEM_ALLOC_H
+#define SOFORT_PMEM_ALLOC_H
+
+#include "sofort/pmem/layout.h"
+
+/*
+ * Largest request that a slab serves; larger ones take whole granules and are
+ * granule-aligned.  Slots are aligned to 64 bytes if of 64 bytes or more, to 8
+ * otherwise, and never straddle a line if smaller than one.
+ */
+#define PM_SLAB_MAX				32640
+
+typedef struct PmReservation
+{
+	PMPtr		target;
+	void	   *addr;
+	Size		size;			/* usable, at least what was asked for */
+	int			intent;			/* index in the backend's intents */
+} PmReservation;
+
+#define PM_RESERVE_SHARED_SLAB	0x1 /* may share a granule with other owners
+									 * (small stores) */
+#define PM_RESERVE_ZERO			0x2 /* contents zeroed and flushed, not drained */
+
+/*
+ * link: address (in the pool) of the owning PMPtr.  nlinks > 1: that many
+ * consecutive PMPtrs will point into the target; links[0] counts.
+ * At most PM_INTENTS_PER_BACKEND reservations are open at a time.
+ */
+extern void pm_reserve(PmReservation *r, StoreId owner, Size size,
+					   PMPtr *link, uint64 nlinks, int flags);
+
+/* Drains, then stores link[0] = target and makes that durable. */
+extern void pm_publish(PmReservation *r);
+
+/* The same with nlinks > 1: link[i] = values[i], link[0] last. */
+extern void pm_publish_many(PmReservation *r, const PMPtr *values);
+
+/*
+ * Publish several reservations at once (all nlinks = 1): two drains for all of
+ * them.  For rows with several big values.
+ */
+extern void pm_publish_batch(PmReservation *r, int n);
+
+extern void pm_cancel(PmReservation *r);
+extern void pm_release_reservations(void);
+
+/*
+ * Free what *link holds: durable intent, *link (and the other links) = 0,
+ * space free, intent forgotten.  The caller knows that no process can still
+ * read the target.  Never raises an error.
+ */
+extern void pm_free(PMPtr *link, uint64 nlinks);
+
+/* Bytes that a target really occupies. */
+extern Size pm_allocated_size(PMPtr target);
+
+/*
+ * Free every segment and slab slot of an owner, whatever links to it: for
+ * dropped stores.  Idempotent; never raises an error.  Punches holes.
+ */
+extern void pm_free_owner(StoreId owner);
+
+/* Call fn for every allocation of the owner (or of all if owner == ~0). */
+typedef void (*PmAllocationVisitor) (void *arg, PMPtr target, Size size, StoreId owner);
+extern void pm_visit_allocations(StoreId owner, PmAllocationVisitor fn, void *arg);
+
+/* ---- PmVector ---- */
+
+extern void pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems);
+
+static inline int
+pm_vector_chunk(const PmVector *v, uint64 i, uint64 *within)
+{
+	uint64		k = i >> v->first_shift;
+	int			chunk;
+
+	if (k == 0)
+	{
+		*within = i;
+		return 0;
+	}
+	chunk = 64 - __builtin_clzll(k);
+	*within = i - (UINT64CONST(1) << (v->first_shift + chunk - 1));
+	return chunk;
+}
+
+static inline uint64
+pm_vector_chunk_elems(const PmVector *v, int chunk)
+{
+	return UINT64CONST(1) << (v->first_shift + (chunk == 0 ? 0 : chunk - 1));
+}
+
+/* Address of element i, or NULL if its chunk was never made. */
+extern void *pm_vector_get(const PmVector *v, uint64 i);
+
+/*
+ * Make sure that elements up to i have (zeroed) storage; the caller holds the
+ * lock that protects the vector's growth.  Does not change count.
+ */
+extern void pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags);
+
+/* count = n, durable; what lies below must be durable already. */
+extern void pm_vector_publish(PmVector *v, uint64 n);
+
+#endif							/* SOFORT_PMEM_ALLOC_H */

@@ -1,0 +1,42 @@
+/*-------------------------------------------------------------------------
+ *
+ * arena.h
+ *	  The DRAM arena: volatile memory at one address in all processes, so that
+ *	  trees and other secondary data use raw pointers.  A DSA area
+ *	  (PostgreSQL's allocator) laid in place over an anonymous shared mapping.
+ *
+ * Its contents are gone after a crash-restart.  Out of memory: 53200, hint
+ * sofort.dram_size.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PMEM_ARENA_H
+#define SOFORT_PMEM_ARENA_H
+
+#include "postgres.h"
+#include "utils/dsa.h"
+
+#define ARENA_NO_OOM	0x1		/* return NULL instead of raising */
+#define ARENA_ZERO		0x2
+
+extern void *arena_alloc(Size size, int flags);
+extern void arena_free(void *p);
+
+/* The DSA area itself, for dshash. */
+extern dsa_area *arena_dsa(void);
+
+/* Epochs: see src/pmem/README.md.  A backend that is inside one may follow
+ * pointers to memory that was unlinked after it entered.  Nesting is fine. */
+extern void epoch_enter(void);
+extern void epoch_exit(void);
+
+/* The epoch that begins now; call after unlinking. */
+extern uint64 epoch_advance(void);
+
+/* Has every process that was inside when "epoch" began left? */
+extern bool epoch_passed(uint64 epoch);
+
+/* At transaction end and in error cleanup: this process is in none. */
+extern void epoch_reset(void);
+
+#endif							/* SOFORT_PMEM_ARENA_H */

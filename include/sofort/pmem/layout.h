@@ -1,0 +1,421 @@
+/*-------------------------------------------------------------------------
+ *
+ * layout.h
+ *	  Every structure that lives on the persistent medium, and nothing else.
+ *
+ * Sizes and offsets are asserted below.  Whoever changes one raises
+ * SOFORT_LAYOUT_VERSION.  All integers are in native byte order; the pool
+ * records the byte order and alignment it was written with (PoolIdentity).
+ *
+ * src/pmem/README.md, src/txn/README.md and src/store/README.md describe the
+ * formats bit by bit, and what a crash between any two stores leaves.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PMEM_LAYOUT_H
+#define SOFORT_PMEM_LAYOUT_H
+
+#include "postgres.h"
+
+#define SOFORT_LAYOUT_VERSION	1
+#define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
+
+#define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
+#define SOFORT_STORE_MAGIC		0x53544f52	/* STOR */
+#define SOFORT_BLOCK_MAGIC		0x424c
+#define SOFORT_RUN_MAGIC		0x52554e31
+
+#define PM_LINE					64			/* cache line */
+#define PM_GRANULE				65536		/* unit of segment allocation */
+#define PM_MAX_EXTENTS			63
+
+/*
+ * PMPtr: a reference on the medium.  High 16 bits: pool id (1 = the pool),
+ * low 48 bits: offset in the pool file.  0 is the null reference.
+ */
+typedef uint64 PMPtr;
+
+#define PM_NULL					((PMPtr) 0)
+#define PM_POOL_ID				UINT64CONST(1)
+#define PM_OFFSET_BITS			48
+#define PM_OFFSET_MASK			((UINT64CONST(1) << PM_OFFSET_BITS) - 1)
+
+/*
+ * Owner of an allocation: the pool-unique id of a store, never reused, or one
+ * of the fixed owners.  36 bits, so that it fits a segment word.
+ */
+typedef uint64 StoreId;
+
+#define PM_OWNER_BITS			36
+#define PM_OWNER_MASK			((UINT64CONST(1) << PM_OWNER_BITS) - 1)
+#define PM_OWNER_SHARED			UINT64CONST(0)	/* slab shared by small stores */
+#define PM_OWNER_POOL			UINT64CONST(1)
+#define PM_OWNER_TXN			UINT64CONST(2)
+#define PM_FIRST_STORE_ID		UINT64CONST(16)
+
+/*
+ * Segment word, one per granule, at the head of each extent.
+ *	 bits  0..3   state: 0 free, 1 segment, 2 slab
+ *	 bits  4..27  segment: number of granules; slab: size class
+ *	 bits 28..63  owner
+ * Only the word of a segment's first granule is set.
+ */
+#define SEGWORD_FREE			0
+#define SEGWORD_SEGMENT			1
+#define SEGWORD_SLAB			2
+#define SEGWORD_STATE(w)		((int) ((w) & 0xf))
+#define SEGWORD_COUNT(w)		((uint32) (((w) >> 4) & 0xffffff))
+#define SEGWORD_OWNER(w)		((StoreId) ((w) >> 28))
+#define SEGWORD_MAKE(state, count, owner) \
+	((uint64) (state) | ((uint64) (count) << 4) | ((uint64) (owner) << 28))
+
+/* One extent: a large libpmemobj object, aligned inward to 2 MB. */
+typedef struct PoolExtent
+{
+	uint64		offset;			/* of the ExtentHeader, in the pool file */
+	uint64		size;			/* from there, in bytes */
+} PoolExtent;
+
+/*
+ * Head of an extent.  The segment words follow at PM_GRANULE; the first
+ * granule for data is at first_granule_offset.
+ */
+typedef struct ExtentHeader
+{
+	uint64		magic;
+	uint64		ngranules;		/* granules for data */
+	uint64		first_granule_offset;	/* in the pool file */
+	uint64		words_prepared; /* words below are backed by storage and
+								 * valid; those at or above were never used */
+	uint64		spare[4];
+} ExtentHeader;
+
+/* What a pool must agree on with the server that opens it. */
+typedef struct PoolIdentity
+{
+	uint64		system_identifier;
+	uint8		pool_id[16];	/* random, made with the pool */
+	uint32		pg_major;
+	uint32		catalog_version;
+	uint16		byte_order;		/* 0x0102 as written */
+	uint16		max_align;
+	uint16		float8_by_value;
+	uint16		block_rows;		/* SOFORT_BLOCK_ROWS */
+	uint32		unused;
+	uint32		crc;			/* CRC-32C of all fields before */
+} PoolIdentity;
+
+/* libpmemobj's root object.  Written once, when the pool is made. */
+typedef struct PoolRoot
+{
+	uint64		magic;			/* SOFORT_POOL_MAGIC; set last */
+	uint32		layout_version;
+	uint32		nextents;
+	PoolExtent	extents[PM_MAX_EXTENTS];
+	uint64		superblock_offset;	/* first data granule of extent 0 */
+} PoolRoot;
+
+/*
+ * PmVector: an array that grows in place.  Chunk 0 holds 2^first_shift
+ * elements, chunk k > 0 as many as all chunks before it.  An element never
+ * moves.  "count" is the published length: what lies below it is durable.
+ */
+#define PM_VECTOR_CHUNKS		30
+
+typedef struct PmVector
+{
+	uint64		count;
+	uint32		elem_size;
+	uint32		first_shift;
+	PMPtr		chunks[PM_VECTOR_CHUNKS];
+} PmVector;
+
+/*
+ * Superblock: the pool's mutable roots.  Occupies the first data granule of
+ * extent 0.
+ */
+#define SUPERBLOCK_LIFE_PENDING	0x1 /* "life" may lead the control file by 1 */
+#define SUPERBLOCK_MARK_PENDING	0x2 /* "hw_sequence" may lead it by one mark */
+#define SUPERBLOCK_FRESH		0x4 /* no high-water mark was raised in this pool
+									 * yet: it holds no xid */
+
+typedef struct PoolSuperblock
+{
+	uint64		magic;
+	uint32		layout_version;
+	uint32		flags;			/* SUPERBLOCK_ bits */
+	PoolIdentity identity;
+	uint64		pad0[8];
+
+	/* line-aligned from here: agreement with the data directory (H15) */
+	uint64		life;			/* number of this server start */
+	uint64		hw_sequence;	/* sequence number of the last mark */
+	uint64		hw_xid;			/* FullTransactionId: no xid in the pool is
+								 * above it */
+	uint64		next_store_id;	/* ids below were handed out */
+	uint64		hw_filed;		/* while SUPERBLOCK_MARK_PENDING: the control
+								 * file holds this or hw_sequence */
+	uint64		pad1[3];
+
+	PmVector	stores;			/* of PMPtr to StoreHeader; 0 = free entry */
+	PmVector	intents;		/* of AllocIntents, two per process */
+	PmVector	tcbs;			/* of Tcb */
+} PoolSuperblock;
+
+/*
+ * Allocation intents of one backend.  A target whose link does not hold it
+ * after a crash is free.  nlinks > 1: the links are consecutive PMPtrs that
+ * point into the target; the first is stored last and zeroed first.
+ */
+#define PM_INTENTS_PER_BACKEND	16
+
+typedef struct AllocIntent
+{
+	PMPtr		target;			/* stored last; 0 = unused */
+	PMPtr		link;			/* address of the owning PMPtr slot */
+	uint64		nlinks;
+	uint64		size;			/* of the target, in bytes */
+} AllocIntent;
+
+typedef struct AllocIntents
+{
+	AllocIntent intent[PM_INTENTS_PER_BACKEND];
+} AllocIntents;
+
+/*
+ * Slab: a granule cut into slots of one size class.  Slot i belongs to
+ * owner[i] (0 = free).  Slots follow at slots_offset.
+ */
+typedef struct SlabHeader
+{
+	uint32		magic;
+	uint16		size_class;
+	uint16		nslots;
+	uint32		slot_size;
+	uint32		slots_offset;	/* from the start of the granule */
+
+	/* volatile, never flushed: valid only while "tag" is that of the slab set
+	 * in shared memory; the list of the set's slabs that have free slots */
+	uint64		tag;
+	PMPtr		next;
+	PMPtr		prev;
+	uint32		nfree;
+	uint32		cursor;			/* search for a free slot starts here */
+	uint64		pad[2];
+
+	uint64		owner[FLEXIBLE_ARRAY_MEMBER];
+} SlabHeader;
+
+/* ------------------------------------------------------------------------
+ * Transactions
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Write-set entry.
+ *	 what: bits  0..35  store id
+ *		   bits 36..49  generation of the TCB (the entry counts only if equal)
+ *		   bits 50..55  kind (TxnEntryKind)
+ *	 row:  bits  0..39  first row, or column or other number
+ *		   bits 40..63  number of rows (ranges), at least 1
+ * row is stored first, what last; both lie in one cache line.
+ */
+typedef struct TcbEntry
+{
+	uint64		what;
+	uint64		row;
+} TcbEntry;
+
+#define TCB_INLINE_ENTRIES		14
+
+/*
+ * Transaction control block.
+ *	 state: bits  0..3   TcbState
+ *			bits  4..17  generation
+ *			bits 18..63  life number in which it became active
+ */
+typedef struct Tcb
+{
+	uint64		state;
+	uint64		xid;			/* FullTransactionId of the top transaction */
+	PMPtr		overflow;		/* first TcbChunk */
+	uint64		spare;
+	TcbEntry	entries[TCB_INLINE_ENTRIES];
+} Tcb;
+
+/* More entries of a write set: one granule. */
+#define TCB_CHUNK_ENTRIES		4092
+
+typedef struct TcbChunk
+{
+	PMPtr		next;
+	uint64		pad[7];
+	TcbEntry	entries[TCB_CHUNK_ENTRIES];
+} TcbChunk;
+
+/* ------------------------------------------------------------------------
+ * Stores
+ * ------------------------------------------------------------------------
+ */
+
+#define SOFORT_BLOCK_ROWS		256
+#define SOFORT_FIRST_BLOCK_ROWS 8
+
+typedef enum StoreState
+{
+	STORE_FREE = 0,
+	STORE_LIVE = 1,				/* created, perhaps by an open transaction */
+	STORE_DROPPING = 2			/* its segments may be freed already */
+} StoreState;
+
+/*
+ * Store: the data of one relation file.  "locator" only finds it; everything
+ * else uses the id, which is never reused (H12).
+ */
+typedef struct StoreHeader
+{
+	uint32		magic;
+	uint32		state;			/* StoreState */
+	StoreId		id;
+	Oid			spc_oid;
+	Oid			db_oid;
+	Oid			rel_number;
+	Oid			rel_oid;		/* when created: for messages only */
+	uint64		flags;
+	uint64		nblocks;		/* blocks at or above were never used */
+	uint64		pad[2];
+
+	PmVector	blocks;			/* of PMPtr to BlockHeader; 0 = no block */
+	PmVector	columns;		/* of ColumnHeader */
+	PmVector	shapes;			/* of PMPtr to ShapeHeader */
+} StoreHeader;
+
+typedef enum ColumnState
+{
+	COLUMN_FREE = 0,
+	COLUMN_LIVE = 1,
+	COLUMN_DROPPED = 2			/* its creating transaction aborted */
+} ColumnState;
+
+/* A column: (attnum, type, creating transaction), H13. */
+typedef struct ColumnHeader
+{
+	uint32		state;			/* ColumnState; stored last */
+	int16		attnum;
+	int16		attlen;
+	Oid			type_oid;
+	char		attalign;
+	char		attstorage;
+	bool		attbyval;
+	bool		user_encoding;	/* the user fixed the encoding */
+	PMPtr		dictionary;		/* DictionaryHeader of the current generation */
+	uint64		pad[5];
+} ColumnHeader;
+
+typedef enum ColumnEncoding
+{
+	ENCODING_ABSENT = 0,		/* not in this shape: attmissingval */
+	ENCODING_PLAIN = 1,			/* attlen bytes, as in a heap tuple */
+	ENCODING_DICTIONARY = 2,	/* code of width 1, 2 or 4 */
+	ENCODING_INLINE = 3,		/* varlena with a 1-byte header, in place */
+	ENCODING_REFERENCE = 4		/* PMPtr to the value, 8 bytes, aligned */
+} ColumnEncoding;
+
+/* Where the values of one column lie in a block of this shape. */
+typedef struct ShapeColumn
+{
+	uint16		column;			/* index in StoreHeader.columns */
+	uint8		encoding;		/* ColumnEncoding */
+	uint8		width;			/* bytes per row */
+	uint16		null_bit;		/* bit in the row's NULL bitmap */
+	uint16		pad;
+	uint32		offset;			/* of row 0, from the start of the block */
+	uint32		stride;			/* bytes from one row to the next */
+	PMPtr		dictionary;		/* ENCODING_DICTIONARY only */
+} ShapeColumn;
+
+/*
+ * Shape: the layout of a block.  Immutable once published.  The record of row
+ * i (begin word, end word, values, NULL bitmap) is at
+ * record_offset + i * record_stride.
+ */
+typedef struct ShapeHeader
+{
+	uint32		id;				/* index in StoreHeader.shapes */
+	uint16		ncolumns;
+	uint16		capacity;		/* rows; 0 = any: no minipages */
+	uint32		record_offset;
+	uint32		record_stride;
+	uint32		null_offset;	/* of the NULL bitmap, within the record */
+	uint32		block_size;		/* bytes, for "capacity" rows */
+	uint64		pad[5];
+	ShapeColumn columns[FLEXIBLE_ARRAY_MEMBER];
+} ShapeHeader;
+
+/* Head of a block: one virtual block of PostgreSQL, at most 256 rows. */
+typedef struct BlockHeader
+{
+	uint16		magic;
+	uint16		capacity;		/* rows that have storage */
+	uint32		shape;			/* index in StoreHeader.shapes */
+	StoreId		store;
+	uint64		block_number;
+	PMPtr		links;			/* uint64[capacity]; 0 = none yet */
+	PMPtr		successors;		/* uint64[capacity]; 0 = none yet */
+	uint64		spare[3];
+} BlockHeader;
+
+/* Begin and end word of a row version: the head of its record. */
+typedef struct RowWords
+{
+	uint64		begin;
+	uint64		end;
+} RowWords;
+
+/*
+ * Run: a segment that holds several consecutive blocks.  The header takes a
+ * line; blocks follow, each block_size bytes.
+ */
+typedef struct RunHeader
+{
+	uint32		magic;
+	uint32		nblocks;
+	uint64		first_block;
+	StoreId		store;
+	uint64		block_size;
+	uint64		pad[4];
+} RunHeader;
+
+/* A dictionary: code -> value.  The index value -> code is secondary data. */
+typedef struct DictionaryHeader
+{
+	StoreId		store;
+	uint32		column;			/* index in StoreHeader.columns */
+	uint32		generation;
+	int16		attlen;			/* >0: fixed-width elements; -1, -2: PMPtrs */
+	char		attalign;
+	bool		attbyval;
+	uint32		pad0;
+	uint64		pad[5];
+	PmVector	values;
+} DictionaryHeader;
+
+StaticAssertDecl(sizeof(ExtentHeader) == 64, "on-media size");
+StaticAssertDecl(sizeof(PoolIdentity) == 48, "on-media size");
+StaticAssertDecl(sizeof(PmVector) == 256, "on-media size");
+StaticAssertDecl(offsetof(PoolSuperblock, life) == 2 * PM_LINE, "on-media offset");
+StaticAssertDecl(sizeof(AllocIntents) == 512, "on-media size");
+StaticAssertDecl(offsetof(SlabHeader, owner) == PM_LINE, "on-media offset");
+StaticAssertDecl(sizeof(Tcb) == 256, "on-media size");
+StaticAssertDecl(offsetof(Tcb, entries) == 32, "two entries share the first line");
+StaticAssertDecl(sizeof(TcbChunk) <= PM_GRANULE, "on-media size");
+StaticAssertDecl(sizeof(StoreHeader) == 64 + 3 * 256, "on-media size");
+StaticAssertDecl(sizeof(ColumnHeader) == 64, "on-media size");
+StaticAssertDecl(sizeof(ShapeColumn) == 24, "on-media size");
+StaticAssertDecl(offsetof(ShapeHeader, columns) == PM_LINE, "on-media offset");
+StaticAssertDecl(sizeof(BlockHeader) == PM_LINE, "on-media size");
+StaticAssertDecl(sizeof(RowWords) == 16, "on-media size");
+StaticAssertDecl(sizeof(RunHeader) == PM_LINE, "on-media size");
+StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 256, "on-media size");
+
+#endif							/* SOFORT_PMEM_LAYOUT_H */

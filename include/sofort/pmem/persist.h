@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * persist.h
+ *	  The only way in which anything becomes durable: flush and drain.
+ *
+ * pm_flush(range)	 starts writing the lines of the range back to the medium
+ * pm_drain()		 waits until everything that this process flushed is there
+ * pm_persist(range) both
+ *
+ * Publish by one aligned 8-byte store: write what it makes reachable, flush,
+ * drain, store, flush, drain.  A store that another process can build on is
+ * drained before that process can find it, through the pool or through DRAM
+ * (a fence on one core does not order another core's flushes).
+ *
+ * No other code names a cache-line instruction or msync.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PMEM_PERSIST_H
+#define SOFORT_PMEM_PERSIST_H
+
+#include "port/atomics.h"
+#include "sofort/pmem/layout.h"
+
+typedef enum PmMedium
+{
+	PM_MEDIUM_NONE = 0,			/* no pool is open */
+	PM_MEDIUM_PMEM,				/* DAX with MAP_SYNC: flush instructions */
+	PM_MEDIUM_MSYNC,			/* ordinary file: msync */
+	PM_MEDIUM_PROCESS			/* survives processes, not power: flush
+								 * instructions as on pmem, to cost the same */
+} PmMedium;
+
+extern PmMedium pm_medium(void);
+extern const char *pm_medium_name(PmMedium medium);
+
+/* One sentence for views and the log: what survives what. */
+extern const char *pm_medium_promise(PmMedium medium);
+
+extern void pm_flush(const void *addr, Size len);
+extern void pm_drain(void);
+
+/*
+ * pm_flush() only notes the line; its write-back starts at the latest in
+ * pm_drain().  Who leaves flushed lines undrained (lazily drained stamps) calls
+ * this before it releases the lock that keeps the memory allocated: a write-back
+ * of memory that was given back to the file system would take it again.
+ */
+extern void pm_start_writeback(void);
+
+static inline void
+pm_persist(const void *addr, Size len)
+{
+	pm_flush(addr, len);
+	pm_drain();
+}
+
+/* Copies of more than a few lines: written past the cache; pm_drain() ends. */
+extern void pm_copy_nodrain(void *dst, const void *src, Size len);
+extern void pm_zero_nodrain(void *dst, Size len);
+
+/* Store 8 bytes, after all stores before it, and flush them; no drain. */
+static inline void
+pm_store8(uint64 *addr, uint64 value)
+{
+	pg_write_barrier();
+	*(volatile uint64 *) addr = value;
+	pm_flush(addr, sizeof(uint64));
+}
+
+static inline void
+pm_store8_persist(uint64 *addr, uint64 value)
+{
+	pm_store8(addr, value);
+	pm_drain();
+}
+
+/* What this process has done since it started, for tests and benches. */
+typedef struct PmCounters
+{
+	uint64		lines_flushed;	/* distinct lines between two drains */
+	uint64		drains;			/* that had something to wait for */
+	uint64		bytes_copied;	/* pm_copy_nodrain, pm_zero_nodrain */
+} PmCounters;
+
+extern const PmCounters *pm_counters(void);
+
+#endif							/* SOFORT_PMEM_PERSIST_H */

@@ -1,0 +1,117 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.h
+ *	  The pool: one file, opened by the postmaster, mapped for everybody.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PMEM_POOL_H
+#define SOFORT_PMEM_POOL_H
+
+#include "sofort/pmem/layout.h"
+
+/* GUCs (defined in src/sofort.c) */
+extern char *sofort_pool_path;
+extern int	sofort_pool_size_mb;	/* quota, PGC_SIGHUP */
+extern int	sofort_durability;		/* PmDurability */
+extern int	sofort_dram_size_mb;	/* PGC_POSTMASTER */
+
+typedef enum PmDurability
+{
+	PM_DURABILITY_AUTO,
+	PM_DURABILITY_PMEM,
+	PM_DURABILITY_MSYNC,
+	PM_DURABILITY_PROCESS
+} PmDurability;
+
+typedef enum PoolStatus
+{
+	POOL_UNUSED = 0,			/* library not preloaded: nothing is mapped */
+	POOL_READY,
+	POOL_UNAVAILABLE			/* see pool_unavailable_reason() */
+} PoolStatus;
+
+/* Address of offset 0 of the pool file; the same in every process. */
+extern char *PoolBase;
+extern PoolSuperblock *PoolSuper;
+
+static inline void *
+pm_deref(PMPtr p)
+{
+	Assert((p >> PM_OFFSET_BITS) == PM_POOL_ID);
+	return PoolBase + (p & PM_OFFSET_MASK);
+}
+
+static inline PMPtr
+pm_ptr(const void *addr)
+{
+	return (PM_POOL_ID << PM_OFFSET_BITS) | (uint64) ((const char *) addr - PoolBase);
+}
+
+/* Shared memory; called from the hooks in sofort.c. */
+extern Size pool_shmem_size(void);
+extern int	pool_lwlocks(void);		/* of the named tranche "sofort_pmem" */
+
+/*
+ * In the postmaster, from shmem_startup_hook, under AddinShmemInitLock; also
+ * after a crash-restart.  Opens or creates the pool, checks it against the
+ * data directory, maps it, repairs allocation, empties the DRAM arena, starts
+ * a new life.  A pool that cannot be used is not an error here: the server
+ * starts, the log says why, and pool_require() raises it.  (A broken
+ * configuration is FATAL.)
+ */
+extern void pool_startup(void);
+
+extern PoolStatus pool_status(void);
+
+/*
+ * A contradiction that only a later check can see (txn: high-water record
+ * against the pool, H15): from now on pool_require() raises this in every
+ * process, until the next start.  Strings are copied (detail, hint may be NULL).
+ */
+extern void pool_declare_unavailable(int sqlstate, const char *message,
+									 const char *detail, const char *hint);
+
+/*
+ * Raise the error that says why sofort relations cannot be used (library not
+ * preloaded, pool missing / foreign / damaged / of another layout, standby),
+ * or return.  Cheap when all is well.
+ */
+extern void pool_require(void);
+
+/* sofort.create_pool(): make a fresh pool where the old one is missing; takes
+ * effect at the next start.  Superuser is checked by SQL privileges. */
+extern void pool_create_anew(void);
+
+/* Number of this server life (H6), never 0 when the pool is ready. */
+extern uint64 pool_life(void);
+
+/*
+ * The xid high-water mark, as far as the medium knows it (H15).  The caller
+ * (txn) has made the WAL record durable; this makes the pool and then the file
+ * in the data directory follow.
+ */
+extern void pool_raise_high_water(uint64 sequence, uint64 hw_xid);
+
+/* A new store id, durable before it is returned. */
+extern StoreId pool_next_store_id(void);
+
+/* Numbers for sofort.pool */
+typedef struct PoolUsage
+{
+	const char *path;
+	uint64		quota_bytes;
+	uint64		used_bytes;		/* granules in use */
+	uint64		slab_bytes;		/* of these, cut into slabs */
+	uint64		file_bytes;		/* taken from the file system */
+	uint64		dram_total;
+	uint64		dram_used;
+} PoolUsage;
+
+extern void pool_usage(PoolUsage *usage);
+
+/* Checks words, slabs, intents and identity; calls report for each problem. */
+typedef void (*PmReport) (void *arg, const char *kind, const char *place, const char *problem);
+extern void pool_verify(PmReport report, void *arg);
+
+#endif							/* SOFORT_PMEM_POOL_H */

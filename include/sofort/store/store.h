@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.h
+ *	  The data of a relation: columns, dictionaries, blocks, row versions.
+ *
+ * Row id r: virtual block r / 256, offset r % 256 + 1.  The first blocks have
+ * storage for 8, 16, 32, 64, 128 rows, all later ones for 256.
+ *
+ * A backend works through a StoreDesc, kept in a backend-local hash by store
+ * id.  (Not in rd_amcache: an invalidation frees that while a scan holds it.)
+ * Attribute maps are rebuilt by the next store_open() after an invalidation;
+ * replaced ones are freed at transaction end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_STORE_STORE_H
+#define SOFORT_STORE_STORE_H
+
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+#include "port/atomics.h"
+#include "sofort/compat/compat.h"
+#include "sofort/pmem/layout.h"
+#include "sofort/txn/words.h"
+#include "storage/itemptr.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+
+/* ---- start-up ---- */
+extern Size store_shmem_size(void);
+extern int	store_lwlocks(void);	/* of the named tranche "sofort_store" */
+
+/* From shmem_startup_hook: after pool_startup(), before txn_startup().
+ * Registers the operations table with txn; finishes half-done drops; builds
+ * the volatile map from locator to store (O(stores), not O(data)). */
+extern void store_startup(void);
+
+/* ---- row ids ---- */
+static inline uint64
+row_from_tid(const ItemPointerData *tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) * SOFORT_BLOCK_ROWS +
+		ItemPointerGetOffsetNumberNoCheck(tid) - 1;
+}
+
+static inline void
+row_to_tid(uint64 row, ItemPointer tid)
+{
+	ItemPointerSet(tid, (BlockNumber) (row / SOFORT_BLOCK_ROWS),
+				   (OffsetNumber) (row % SOFORT_BLOCK_ROWS + 1));
+}
+
+/* Is this a tid that row_from_tid() understands (offset 1..256)? */
+extern bool row_tid_is_valid(const ItemPointerData *tid);
+
+/* ---- opening ---- */
+
+typedef struct StoreShared StoreShared; /* volatile, in shared memory */
+
+/* How to read one attribute of the relation in blocks of one shape. */
+typedef struct ShapeAttr
+{
+	uint8		encoding;		/* ColumnEncoding; ABSENT: attmissingval/NULL */
+	uint8		width;
+	bool		byval;
+	bool		dropped;		/* attisdropped: always NULL */
+	int16		attlen;
+	uint16		null_bit;
+	uint32		offset;
+	uint32		stride;
+	const DictionaryHeader *dictionary;
+} ShapeAttr;
+
+typedef struct ShapeReader
+{
+	const ShapeHeader *shape;
+	ShapeAttr	attr[FLEXIBLE_ARRAY_MEMBER];	/* natts of the tuple descriptor */
+} ShapeReader;
+
+typedef struct StoreDesc
+{
+	StoreId		id;
+	StoreHeader *header;		/* in the pool */
+	StoreShared *shared;		/* in the arena */
+	/* private to src/store */
+	struct StoreLocal *local;
+} StoreDesc;
+
+/*
+ * The store of a relation.  Raises the error of pool_require(); XX001 with a
+ * hint if the pool has no store for this relation's file ("never shown as
+ * empty").  The result is valid as long as the caller holds the relation open.
+ */
+extern StoreDesc *store_open(Relation rel);
+
+/*
+ * The store of a relation, to be read as another tuple descriptor says: ALTER
+ * TABLE scans the old rows when the catalog already has the new types.  For
+ * reading only; lives in CurrentMemoryContext (or is store_open()'s).
+ */
+extern StoreDesc *store_open_as(Relation rel, TupleDesc tupdesc);
+
+/* By locator, NULL if there is none; for drops, views, verify. */
+extern StoreHeader *store_find(const RelFileLocator *locator);
+extern StoreHeader *store_find_by_id(StoreId id);
+
+/* ---- life cycle (transactional through the TCB's write set) ---- */
+
+/* A new, empty store; dropped if the (sub)transaction aborts.  A stale store
+ * under the same locator whose file is gone is dropped first. */
+extern StoreId store_create(Relation rel, const RelFileLocator *locator);
+
+/* Drop at commit; nothing if there is no such store. */
+extern void store_drop_at_commit(const RelFileLocator *locator);
+
+/* relation_nontransactional_truncate: store made in this transaction, or ON
+ * COMMIT DELETE ROWS.  Empties it at once. */
+extern void store_truncate_now(Relation rel);
+
+/* Does the pool hold a store of this database (or of all if InvalidOid)? */
+extern bool store_database_in_use(Oid db_oid, uint64 *nstores);
+
+/* DROP DATABASE has committed. */
+extern void store_drop_database(Oid db_oid);
+
+/* Stores whose file no longer exists (crashed CREATE): drop them. Returns how
+ * many.  Called by VACUUM now and then and by sofort.verify_pool's caller. */
+extern int	store_collect_orphans(void);
+
+typedef void (*StoreVisitor) (void *arg, StoreHeader *store);
+extern void store_visit(StoreVisitor fn, void *arg);
+
+/* ---- reading ---- */
+
+typedef struct RowRef
+{
+	uint64		row;
+	BlockHeader *block;
+	RowWords   *words;			/* = record of the row */
+	uint32		index;			/* row within the block */
+} RowRef;
+
+/* Number of blocks in use (BlockNumber of the last + 1). */
+extern BlockNumber store_nblocks(StoreDesc *store);
+
+/* Block, or NULL if it has no storage. */
+extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);
+
+/* False if the row has no storage.  Does not look at the words. */
+extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
+
+/*
+ * Values of attributes from..natts-1 (0-based).  By-reference Datums point
+ * into the pool and stay valid while the version is protected by the caller's
+ * snapshot; the values of REFERENCE columns may be compressed varlenas, as in a
+ * heap tuple.
+ */
+extern void store_decode(StoreDesc *store, const RowRef *ref, int from, int natts,
+						 Datum *values, bool *isnull);
+
+/* Only the attributes in this bitmap (attnum - FirstLowInvalidHeapAttribute-
+ * Number as usual); the others become NULL. */
+extern void store_decode_some(StoreDesc *store, const RowRef *ref, Bitmapset *attrs,
+							  Datum *values, bool *isnull);
+
+/* ---- chains (H8; src/store/README.md) ---- */
+
+/* Root of the chain that a version belongs to (itself if it is a root). */
+extern uint64 store_chain_root(StoreDesc *store, const RowRef *ref);
+
+/* Newest version linked to this root (the root itself if alone). */
+extern bool store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *newest);
+
+/* Next older version; false at the root. */
+extern bool store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older);
+
+/*
+ * What an index entry points to: the version of the chain of this root that
+ * the snapshot sees.  Tries the root, then newest to oldest.  false: none;
+ * *all_dead (may be NULL) then says that the whole chain is dead to all.
+ */
+extern bool store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot,
+							  RowRef *found, bool *all_dead);
+
+/* Successor of an updated version for EvalPlanQual and row locks: newest
+ * version of its chain, or the new root where indexed columns changed; false
+ * if there is none. */
+extern bool store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor);
+
+/* ---- writing; the caller is inside txn_begin_write() ---- */
+
+/*
+ * Insert one version with begin word "begin" (from txn_progress_word), logged,
+ * durable (drained) on return.  values as given to a table AM: detoasts what
+ * must be.  Sets *ref.
+ */
+extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
+						 uint64 begin, RowRef *ref);
+
+/* The same for n rows with two drains in all.  values[i] of row i. */
+extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *values,
+							  bool *const *isnull, int n, uint64 begin, uint64 *rows);
+
+/*
+ * Row id that the next insert of this transaction will take (unless a value
+ * does not fit its block).  For txn_log_update(old, new) before the claim: one
+ * drain for both entries.
+ */
+extern uint64 store_next_row(Relation rel, StoreDesc *store);
+
+/*
+ * New version of *old, whose end word was claimed by this transaction.
+ * heap_only: no indexed column changed: it joins the chain (index entries go on
+ * pointing to the root); otherwise it is a new root and *old gets its
+ * successor word.  Logged and durable on return.  Prunes dead middle versions of
+ * the chain on the way.
+ */
+extern void store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old,
+								   const Datum *values, const bool *isnull, uint64 begin,
+								   bool heap_only, RowRef *ref);
+
+/* Raw copy for CLUSTER / VACUUM FULL / rewrite: words given (stamps kept). */
+extern void store_insert_raw(Relation rel, StoreDesc *store, const Datum *values,
+							 const bool *isnull, uint64 begin, uint64 end, RowRef *ref);
+
+/* ---- vacuum ---- */
+
+/*
+ * What VACUUM finds in one block.  dead_roots: rows whose index entries must go
+ * first (row ids, ascending).  dead heap-only versions that nothing links to
+ * any more were unlinked and freed already (quarantined).
+ */
+typedef struct StorePruneResult
+{
+	int			ndead;
+	uint64		dead[SOFORT_BLOCK_ROWS];
+	int			nlive;
+	int			nrecently_dead;
+	int			nfreed;			/* heap-only versions freed */
+} StorePruneResult;
+
+extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
+							  StorePruneResult *result);
+
+/* Index entries are gone and their removal is durable: free the rows (their
+ * whole chains), values by reference too.  Ids are quarantined until every
+ * transaction that runs now has ended. */
+extern void store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n);
+
+/* Give back runs of empty blocks whose quarantine is over.  Returns blocks. */
+extern BlockNumber store_release_empty(Relation rel, StoreDesc *store);
+
+/* ---- statistics for views and the planner ---- */
+
+typedef struct StoreStats
+{
+	uint64		live;			/* estimate, counted since start or ANALYZE */
+	uint64		dead;
+	uint64		bytes_pool;		/* everything owned in the pool */
+	uint64		bytes_dram;
+	BlockNumber nblocks;
+} StoreStats;
+
+extern void store_stats(StoreHeader *header, StoreStats *stats);
+
+typedef struct StoreColumnInfo
+{
+	int			attnum;
+	Oid			type_oid;
+	const char *encoding;		/* in the current shape */
+	int			width;
+	uint64		dictionary_entries;
+	uint64		dictionary_bytes;
+	const char *reason;			/* why this encoding */
+} StoreColumnInfo;
+
+typedef void (*StoreColumnVisitor) (void *arg, const StoreColumnInfo *info);
+extern void store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg);
+
+/* Structural check; index-independent.  report as in pool.h. */
+typedef void (*StoreReport) (void *arg, const char *kind, const char *place, const char *problem);
+extern void store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg);
+
+#endif							/* SOFORT_STORE_STORE_H */

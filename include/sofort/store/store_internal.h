@@ -1,0 +1,414 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_internal.h
+ *	  What the files of src/store share.
+ *
+ * Lock order (src/store/README.md): chain, structure, space; dictionary and
+ * registry locks are taken last and alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_STORE_STORE_INTERNAL_H
+#define SOFORT_STORE_STORE_INTERNAL_H
+
+#include "lib/ilist.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/store/store.h"
+#include "sofort/txn/txn.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+
+/* Blocks below this one have fewer than 256 rows: 8, 16, 32, 64, 128. */
+#define STORE_SMALL_BLOCKS		5
+
+/* Blocks below this one are allocated one by one and have the first shape; the
+ * encodings are decided when this block is made (1,016 rows before it). */
+#define STORE_SINGLE_BLOCKS		8
+
+#define STORE_RUN_MAX			64	/* blocks in a run */
+#define STORE_INLINE_MAX		32	/* bytes of an INLINE value with header */
+
+/* StoreHeader.flags */
+#define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
+
+/* ---- locks of the tranche "sofort_store" ---- */
+
+#define STORE_LOCK_PARTITIONS	64
+#define STORE_CHAIN_PARTITIONS	256
+#define STORE_NLOCKS			(1 + 3 * STORE_LOCK_PARTITIONS + STORE_CHAIN_PARTITIONS)
+
+extern LWLockPadded *StoreLocks;
+
+static inline LWLock *
+registry_lock(void)
+{
+	return &StoreLocks[0].lock;
+}
+
+/* Shapes, columns, blocks, the vectors of one store */
+static inline LWLock *
+structure_lock(StoreId id)
+{
+	return &StoreLocks[1 + id % STORE_LOCK_PARTITIONS].lock;
+}
+
+/* Free list and quarantine of one store */
+static inline LWLock *
+space_lock(StoreId id)
+{
+	return &StoreLocks[1 + STORE_LOCK_PARTITIONS + id % STORE_LOCK_PARTITIONS].lock;
+}
+
+static inline LWLock *
+dictionary_lock(const DictionaryHeader *d)
+{
+	return &StoreLocks[1 + 2 * STORE_LOCK_PARTITIONS +
+					   (d->store * 31 + d->column) % STORE_LOCK_PARTITIONS].lock;
+}
+
+static inline LWLock *
+chain_lock(StoreId id, uint64 root)
+{
+	return &StoreLocks[1 + 3 * STORE_LOCK_PARTITIONS +
+					   ((root ^ (id << 5)) * UINT64CONST(0x9e3779b97f4a7c15) >> 56)].lock;
+}
+
+/* ---- volatile, shared (arena) ---- */
+
+/* Open addressing; slot = hash tag (high 32 bits) and code + 1; 0 = empty. */
+typedef struct DictTable
+{
+	uint64		mask;			/* slots - 1 */
+	uint64		used;
+	uint64		retired_epoch;
+	struct DictTable *retired_next;
+	uint64		slot[FLEXIBLE_ARRAY_MEMBER];
+} DictTable;
+
+/* Secondary data of a dictionary: value -> code. */
+typedef struct DictIndex
+{
+	struct DictIndex *next;
+	DictionaryHeader *dictionary;
+	DictTable  *volatile table; /* NULL until built after a restart */
+	DictTable  *retired;
+} DictIndex;
+
+/*
+ * Ranges of free row ids.  entry: bits 0..39 first row, bits 40..63 number
+ * (within one block).  "usable_after": the rows may be reused when
+ * txn_horizon(NULL) is beyond it; 0 = at once; FREE_OPEN = still being filled.
+ */
+#define FREE_CHUNK_MIN			14
+#define FREE_CHUNK_MAX			254
+#define FREE_OPEN				PG_UINT64_MAX
+#define FREE_ROW(e)				((e) & ((UINT64CONST(1) << 40) - 1))
+#define FREE_COUNT(e)			((uint32) ((e) >> 40))
+#define FREE_MAKE(row, n)		((uint64) (row) | ((uint64) (n) << 40))
+
+typedef struct FreeChunk
+{
+	struct FreeChunk *next;
+	uint64		usable_after;
+	uint32		n;
+	uint32		size;
+	uint64		entry[FLEXIBLE_ARRAY_MEMBER];
+} FreeChunk;
+
+struct StoreShared
+{
+	StoreId		id;
+	StoreHeader *header;
+
+	/* bits 0..39 next row to append, 40..63 how many have storage from there */
+	pg_atomic_uint64 append;
+	pg_atomic_uint32 current_shape; /* for new blocks; UINT32_MAX: none yet */
+	pg_atomic_uint32 nfree;		/* hint: ranges in both lists */
+
+	/* structure lock */
+	bool		append_ready;	/* the next three are set */
+	uint64		first_row;		/* EMPTY rows below it belong to nobody until
+								 * their block was collected */
+	uint8	   *collected;		/* bit per block below first_row */
+	bool		holes;			/* blocks were released */
+	uint64		hole_from;		/* none below this block */
+	DictIndex  *dictionaries;
+
+	/* space lock */
+	FreeChunk  *free;			/* usable at once */
+	FreeChunk  *quarantine_head;
+	FreeChunk  *quarantine_tail;
+
+	pg_atomic_uint64 live;
+	pg_atomic_uint64 dead;
+	pg_atomic_uint64 bytes_dram;
+};
+
+/* One store in the registry. */
+typedef struct StoreNode
+{
+	StoreId		id;
+	RelFileLocator locator;
+	StoreHeader *header;
+	uint64		slot;			/* in PoolSuper->stores */
+	StoreShared *shared;		/* made at first use */
+	bool		this_life;		/* created since the server started */
+	struct StoreNode *next_by_id;
+	struct StoreNode *next_by_locator;
+} StoreNode;
+
+/* ---- volatile, of this backend ---- */
+
+typedef enum AttrKind
+{
+	ATTR_MISSING,				/* absent: plan->missing */
+	ATTR_BYVAL1, ATTR_BYVAL2, ATTR_BYVAL4, ATTR_BYVAL8,
+	ATTR_IN_PLACE,				/* by reference: points into the row */
+	ATTR_POINTER,				/* PMPtr in the row */
+	ATTR_CODE1_2, ATTR_CODE1_4, /* one-byte code, value of 2, 4 bytes */
+	ATTR_CODE					/* any other dictionary column */
+} AttrKind;
+
+/* How to decode one attribute; hot, so two to a line. */
+typedef struct AttrPlan
+{
+	uint8		kind;			/* AttrKind */
+	uint8		null_mask;
+	uint16		null_byte;
+	uint32		offset;			/* from the start of the block */
+	uint32		stride;
+	uint32		chunk0;			/* dictionary values in its first chunk */
+	const char *values;			/* the first chunk */
+	const DictionaryHeader *dictionary;
+} AttrPlan;
+
+/* A shape as seen through the tuple descriptor. */
+typedef struct ShapePlan
+{
+	const ShapeHeader *shape;
+	uint32		record_offset;
+	uint32		record_stride;
+	uint32		null_offset;
+	uint32		null_bytes;
+	int			natts;
+	AttrPlan   *plan;			/* [natts] */
+	DictIndex **index;			/* [natts], attached when first needed */
+	Datum	   *missing;		/* [natts] */
+	bool	   *missing_null;
+	int			nrefs;			/* REFERENCE columns, also those not mapped */
+	uint32	   *ref_offset;
+	uint32	   *ref_stride;
+	int			nminipages;
+	uint32	   *mini_offset;
+	uint32	   *mini_stride;
+	ShapeReader *reader;
+} ShapePlan;
+
+/* Consecutive rows of one block that this transaction may fill. */
+typedef struct Reservation
+{
+	uint64		row;
+	uint32		count;
+	uint32		grow;			/* size of the next reservation */
+	int			misfits;		/* values that did not fit, in a row */
+} Reservation;
+
+struct StoreLocal
+{
+	StoreDesc	desc;
+	MemoryContext self_cxt;		/* this struct */
+	MemoryContext cxt;			/* map and plans; replaced as a whole */
+	TupleDesc	tupdesc;
+	int			natts;
+	int32	   *column;			/* column of each attribute, -1: none yet */
+	uint64		columns_seen;
+	bool		stale;			/* compare with the relation again */
+	ShapePlan **plans;
+	uint32		nplans;
+
+	dlist_node	active;			/* has a reservation in this transaction */
+	bool		is_active;
+	Reservation main;
+	Reservation other;			/* one row, where a value did not fit main */
+	int		   *ref_atts;		/* scratch: REFERENCE attributes of a row */
+	uint64	   *ref_fields;
+	Datum	   *ref_values;
+
+	/* prefetch: layout of the newest shape */
+	uint32		guess_offset;
+	uint32		guess_stride;
+};
+
+/* ---- registry.c ---- */
+extern StoreNode *registry_find_id(StoreId id);
+extern StoreNode *registry_find_locator(const RelFileLocator *locator);
+extern uint64 registry_version(void);
+extern StoreShared *registry_attach(StoreNode *node);
+extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts);
+extern void registry_drop(StoreId id);
+typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
+extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
+extern void registry_free_shared_data(StoreShared *shared);
+extern uint64 store_cached_horizon(bool refresh);
+extern int	store_slab_flags(const StoreHeader *header);
+
+/* ---- desc.c ---- */
+extern StoreDesc *desc_find(StoreId id);
+extern void desc_forget(StoreId id);
+extern void desc_mark_stale(StoreId id);
+extern void desc_refresh_columns(StoreDesc *store);
+extern ShapePlan *plan_compile(StoreDesc *store, uint32 shape);
+
+static inline ShapePlan *
+plan_get(StoreDesc *store, uint32 shape)
+{
+	struct StoreLocal *local = store->local;
+
+	if (likely(shape < local->nplans && local->plans[shape] != NULL))
+		return local->plans[shape];
+	return plan_compile(store, shape);
+}
+
+/* ---- column.c ---- */
+extern void column_create_all(StoreHeader *header, TupleDesc tupdesc);
+extern void column_ensure(Relation rel, StoreDesc *store);
+#define COLUMN_MISMATCH (-2)	/* stored with another physical type */
+extern int	column_find(const StoreHeader *header, Form_pg_attribute att);
+extern void column_mismatch(const StoreHeader *header, Form_pg_attribute att) pg_attribute_noreturn();
+extern void column_drop(StoreHeader *header, uint64 column);
+
+static inline ColumnHeader *
+column_get(const StoreHeader *header, uint64 column)
+{
+	return pm_vector_get(&header->columns, column);
+}
+
+/* ---- shape.c, sample.c ---- */
+typedef struct ColumnChoice
+{
+	uint16		column;
+	uint8		encoding;
+	uint8		width;
+	bool		minipage;
+	PMPtr		dictionary;
+} ColumnChoice;
+
+extern ColumnChoice choice_initial(const ColumnHeader *c, int32 typmod);
+extern uint32 shape_publish(StoreDesc *store, const ColumnChoice *choices, int n, bool final);
+extern void shape_make_initial(StoreDesc *store);
+extern void shape_widen(StoreDesc *store, uint32 seen, int attno, Datum value, Size size);
+extern void shape_decide(StoreDesc *store, Bitmapset *indexed);
+extern ShapeHeader *shape_get(const StoreHeader *header, uint32 shape);
+extern const char *encoding_name(int encoding);
+
+static inline uint32
+shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
+{
+	if (encoding == ENCODING_DICTIONARY)
+		return width;
+	if (encoding == ENCODING_REFERENCE)
+		return sizeof(PMPtr);
+	if (encoding == ENCODING_INLINE)
+		return 1;
+	return c->attalign == 'd' ? 8 : c->attalign == 'i' ? 4 : c->attalign == 's' ? 2 : 1;
+}
+
+/* ---- dictionary.c ---- */
+extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column);
+extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary);
+#define DICT_FULL		PG_UINT32_MAX
+extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len,
+							  uint64 limit);
+extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
+extern void dictionary_free_index(DictIndex *index);
+
+/* ---- value.c ---- */
+extern MemoryContext value_context(void);
+extern void value_reset(void);
+extern const char *value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer);
+extern bool value_packable(const ColumnHeader *c);
+extern Datum value_for_reference(Form_pg_attribute att, Datum value, Size *size);
+extern void value_store_references(StoreDesc *store, int n, const uint64 *fields,
+								   const Datum *values, const int *atts);
+
+/* ---- block.c ---- */
+extern uint32 block_capacity(uint64 block);
+extern PMPtr *block_entry(const StoreHeader *header, uint64 block);
+extern BlockHeader *block_get(const StoreHeader *header, uint64 block);
+extern void block_append_init(StoreDesc *store);
+extern void block_extend(Relation rel, StoreDesc *store, bool force);
+extern uint64 *block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors);
+extern uint32 block_run_length(const StoreHeader *header, uint64 block);
+extern bool header_locate(const StoreHeader *header, uint64 row, RowRef *ref);
+
+static inline uint64 *
+link_slot(const BlockHeader *block, uint32 index)
+{
+	PMPtr		p = *(const volatile PMPtr *) &block->links;
+
+	return p == PM_NULL ? NULL : (uint64 *) pm_deref(p) + index;
+}
+
+static inline uint64
+link_read(const BlockHeader *block, uint32 index)
+{
+	uint64	   *slot = link_slot(block, index);
+
+	return slot == NULL ? 0 : word_read(slot);
+}
+
+static inline uint64 *
+successor_slot(const BlockHeader *block, uint32 index)
+{
+	PMPtr		p = *(const volatile PMPtr *) &block->successors;
+
+	return p == PM_NULL ? NULL : (uint64 *) pm_deref(p) + index;
+}
+
+static inline bool
+words_straddle(const RowWords *w)
+{
+	return ((uintptr_t) w & (PM_LINE - 1)) == PM_LINE - sizeof(uint64);
+}
+
+/* ---- space.c ---- */
+extern bool space_take(StoreDesc *store, uint32 want, Reservation *r);
+extern void space_give(StoreShared *shared, uint64 row, uint32 count);
+extern void space_before_free(StoreDesc *store, uint64 block);
+extern void space_quarantine(StoreShared *shared, uint64 row);
+extern void space_seal(StoreShared *shared);
+extern void space_drain(StoreDesc *store);
+extern bool space_purge_blocks(StoreShared *shared, uint64 block, uint32 n);
+extern void space_reserve(Relation rel, StoreDesc *store, uint32 want);
+extern void space_reserve_other(Relation rel, StoreDesc *store);
+extern void space_end_of_xact(void);
+extern void space_forget(struct StoreLocal *local);
+extern void space_free_all(StoreShared *shared);
+
+/* ---- row.c ---- */
+extern void row_free_references(const ShapePlan *plan, const RowRef *ref);
+extern void row_flush(const ShapePlan *plan, const BlockHeader *block, uint32 index, uint32 n);
+
+/* ---- chain.c ---- */
+extern bool version_is_dead(const RowWords *words, uint64 horizon);
+extern bool version_free(StoreDesc *store, const RowRef *ref);
+extern void chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
+extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);
+extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
+extern void chain_unlink(StoreHeader *header, const RowRef *ref);
+extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
+
+/* ---- ops.c ---- */
+extern const TxnStoreOps StoreOps;
+
+/* ---- stats.c ---- */
+extern void stats_count(StoreShared *shared, int64 live, int64 dead);
+extern void stats_end_of_xact(void);
+extern void stats_init(StoreShared *shared);
+extern void stats_forget(StoreShared *shared);
+
+#endif							/* SOFORT_STORE_STORE_INTERNAL_H */

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * tableam.h
+ *	  The table access method "sofort": what other modules may use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_TABLEAM_TABLEAM_H
+#define SOFORT_TABLEAM_TABLEAM_H
+
+#include "access/tableam.h"
+#include "sofort/store/store.h"
+
+/* _PG_init, preloading or not: the hooks of drop.c. */
+extern void tableam_init(void);
+
+/* The routine that sofort_handler() returns. */
+extern const TableAmRoutine *tableam_routine(void);
+
+/* Is this a table (or materialized view) of ours? */
+static inline bool
+tableam_is_sofort(Relation rel)
+{
+	return rel->rd_tableam == tableam_routine();
+}
+
+/* ---- slots ---- */
+
+extern const TupleTableSlotOps TTSOpsSofort;
+
+#define TTS_IS_SOFORT(slot) ((slot)->tts_ops == &TTSOpsSofort)
+
+/*
+ * Put a row version into a slot of ours; its columns are decoded when asked
+ * for.  The caller guarantees that the version stays (its snapshot, a lock).
+ */
+extern void tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store,
+							  const RowRef *ref);
+
+/* The version that a slot was filled from; NULL if it holds other values. */
+extern const RowRef *tableam_slot_row(TupleTableSlot *slot);
+
+#endif							/* SOFORT_TABLEAM_TABLEAM_H */

@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * txn.h
+ *	  Transaction control blocks, commit, visibility, row locks.
+ *
+ * See src/txn/README.md for the protocol and its crash argument.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_TXN_TXN_H
+#define SOFORT_TXN_TXN_H
+
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "sofort/pmem/layout.h"
+#include "sofort/txn/words.h"
+#include "utils/snapshot.h"
+
+/* ---- start-up: called by sofort.c ---- */
+
+extern void txn_init(void);		/* _PG_init while preloading: resource manager,
+								 * xact and subxact callbacks; checks that sofort
+								 * is first in shared_preload_libraries */
+extern Size txn_shmem_size(void);
+extern int	txn_lwlocks(void);	/* of the named tranche "sofort_txn" */
+
+/*
+ * From shmem_startup_hook, after pool_startup() and store's registration:
+ * volatile state anew; TCBs COMMITTED in an earlier life are finished (their
+ * rows stamped, their stores and columns made good); the others wait for
+ * txn_resolve_leftovers().
+ */
+extern void txn_startup(void);
+
+/*
+ * PREPARED and dead TCBs of earlier lives, by the first backend that touches
+ * sofort (H11).  Called by store_open() and friends; one load when done.
+ * Marks the commit log for COMMITTED ones, too (pg_xact_status).
+ */
+extern void txn_resolve_leftovers(void);
+
+/* ---- what the store gives to txn: dependencies point one way ---- */
+
+typedef enum TxnEntryKind
+{
+	TXN_ENTRY_NONE = 0,
+	TXN_ENTRY_BEGIN,			/* rows whose begin word may name the TCB */
+	TXN_ENTRY_END,				/* rows whose end word may name the TCB */
+	TXN_ENTRY_CREATE_STORE,		/* drop the store if the transaction aborts */
+	TXN_ENTRY_DROP_STORE,		/* drop the store if it commits */
+	TXN_ENTRY_CREATE_COLUMN		/* row = column index: drop it on abort */
+} TxnEntryKind;
+
+typedef struct TxnEntry
+{
+	StoreId		store;
+	TxnEntryKind kind;
+	uint64		row;
+	uint32		count;
+} TxnEntry;
+
+typedef struct TxnStoreOps
+{
+	/*
+	 * Rows of a BEGIN or END entry.  Every word that equals the transaction's
+	 * own (slot and generation; any command id >= from_command) is replaced by
+	 * compare-and-swap, flushed, not drained; other words are left alone; a
+	 * store or block that no longer exists is skipped.
+	 *
+	 * commit: the word becomes the stamp of fxid, flags kept (END_LOCKERS
+	 * too).
+	 *
+	 * abort: BEGIN: first takes the version out of its chain (root link,
+	 * successor word), then ABORTED; END: EMPTY, or LOCKERS if END_LOCKERS is
+	 * set.  Entries are undone in reverse order.
+	 *
+	 * No palloc, no pool allocation, no ERROR.  May run in the postmaster.
+	 */
+	void		(*stamp_rows) (const TxnEntry *entry, uint32 slot, uint32 generation,
+							   uint64 fxid);
+	void		(*undo_rows) (const TxnEntry *entry, uint32 slot, uint32 generation,
+							  CommandId from_command);
+
+	/* Drop now: durable, idempotent, no ERROR. */
+	void		(*drop_store) (StoreId store);
+	void		(*drop_column) (StoreId store, uint64 column);
+
+	/* After COMMIT/ABORT of the whole transaction: volatile counters */
+	void		(*end_of_xact) (bool committed);
+	void		(*end_of_subxact) (SubTransactionId sub, SubTransactionId parent, bool committed);
+} TxnStoreOps;
+
+extern void txn_register_store_ops(const TxnStoreOps *ops);
+
+/* ---- writing ---- */
+
+/*
+ * Make sure that this transaction may write: pool ready, not in recovery, not
+ * a parallel worker (25000), xid assigned and below the durable high-water
+ * mark, TCB active and durable.  Raises errors; cheap when done already.
+ */
+extern void txn_begin_write(void);
+
+/* Is a TCB active in this transaction? */
+extern bool txn_is_writing(void);
+
+/*
+ * The word that begins or ends a version in this transaction.  54000 if cid is
+ * beyond WORD_MAX_COMMAND.  txn_begin_write() was called.
+ */
+extern uint64 txn_progress_word(CommandId cid);
+
+/*
+ * Add to the write set; durable (drained) on return, and remembered with the
+ * current subtransaction.  Called before the first word refers to the TCB.
+ * Skips what the last ranges already cover; may log a whole block for
+ * END entries that come from one block (see README: exactness of savepoints).
+ */
+extern void txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
+
+/* Two entries with one drain: the END of the old and the BEGIN of the new. */
+extern void txn_log_update(StoreId store, uint64 old_row, uint64 new_row);
+
+/* This transaction called nextval or setval (H1). */
+extern void txn_note_sequence(Oid sequence);
+
+/* VACUUM, before it frees row ids (H1c): make all WAL so far durable. */
+extern void txn_flush_all_wal(void);
+
+/* ---- visibility ---- */
+
+/*
+ * Is the version visible?  words are read (and read again where a TCB was
+ * consulted).  For SNAPSHOT_DIRTY fills snapshot->xmin, xmax and
+ * speculativeToken, so row identifies (store, row) for the token.  Raises
+ * 0A000 for SNAPSHOT_HISTORIC_MVCC.
+ */
+extern bool txn_version_visible(StoreId store, uint64 row, const RowWords *words,
+								Snapshot snapshot);
+
+/* What SSI wants to know of a version that was looked at (PG-FACTS 11). */
+extern void txn_serializable_conflict_out(Relation rel, const RowWords *words, bool visible,
+										  Snapshot snapshot);
+
+typedef enum TxnVersionState
+{
+	VERSION_FREE,				/* begin is EMPTY */
+	VERSION_ABORTED,
+	VERSION_INSERTING,			/* creator in progress (see *xid) */
+	VERSION_LIVE,				/* committed, not ended (or only locked) */
+	VERSION_DELETING,			/* ended by a transaction in progress (*xid) */
+	VERSION_RECENTLY_DEAD,		/* ended; some snapshot may still see it */
+	VERSION_DEAD				/* ended before the horizon, or created and ended
+								 * by one aborted transaction */
+} TxnVersionState;
+
+/*
+ * For VACUUM, ANALYZE and index builds.  horizon: 64-bit; see txn_horizon().
+ * xid: the creator or ender in progress (may be NULL).
+ */
+extern TxnVersionState txn_version_state(const RowWords *words, uint64 horizon,
+										 TransactionId *xid);
+
+/*
+ * Every version ended before it is invisible to all (GetOldestNonRemovable-
+ * TransactionId, retained and unresolved TCBs), in 64 bits.  rel may be NULL:
+ * all databases.  Not cheap: once per VACUUM or per some hundred updates.
+ */
+extern uint64 txn_horizon(Relation rel);
+
+/* Next FullTransactionId; a row freed now may be reused when
+ * txn_horizon(NULL) > this. */
+extern uint64 txn_next_fxid(void);
+
+/* 32-bit xid near now -> 64 bits. */
+extern uint64 txn_widen(TransactionId xid);
+
+/*
+ * Creator and ender for system columns: xmin/xmax/cmin/cmax as heap shows
+ * them.  Stamps beyond the 32-bit horizon show FrozenTransactionId.
+ */
+extern TransactionId txn_word_xid(uint64 word);
+extern CommandId txn_word_command(uint64 word); /* 0 if not our own */
+extern bool txn_word_is_mine(uint64 word);
+
+/* Is the creator of this version the current transaction? */
+extern bool txn_version_is_mine(const RowWords *words);
+
+/* ---- row locks and claims ---- */
+
+typedef struct TxnRow
+{
+	Relation	rel;
+	StoreId		store;
+	uint64		row;
+	RowWords   *words;
+	ItemPointerData tid;		/* for waits and messages */
+} TxnRow;
+
+/*
+ * Claim the version for DELETE or UPDATE: on TM_Ok its end word is the
+ * progress word of (TCB, cid) with these END_ flags, flushed, not drained; the
+ * caller has logged the row with txn_log() before.  Otherwise nothing has
+ * changed and tmfd is filled except ctid (the caller knows successors); the
+ * result is what heap_delete / heap_update would say for the same history
+ * (TM_Invisible, TM_SelfModified, TM_Updated, TM_Deleted, TM_BeingModified if
+ * !wait).  Waits through the lock manager (XactLockTableWait, LockTuple), so
+ * no LWLock may be held.  Evaluates crosscheck (PG-FACTS 3d).
+ */
+extern TM_Result txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck,
+							   uint64 end_flags, bool wait, TM_FailureData *tmfd);
+
+/* Take a claim back before anything else was built on it. */
+extern void txn_unclaim_row(const TxnRow *r);
+
+/*
+ * Lock the version (not its successors: the caller follows them).  Results as
+ * heap_lock_tuple.  have_tuple_lock carries the heavyweight tuple lock from one
+ * version to the next; txn_release_tuple_lock() ends it.
+ */
+extern TM_Result txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode,
+							  LockWaitPolicy policy, bool *have_tuple_lock,
+							  TM_FailureData *tmfd);
+extern void txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_lock);
+
+/*
+ * An update has made "to" the successor of "from": live lockers of "from" hold
+ * the same locks on "to" (H10).  After the link is published.
+ */
+extern void txn_carry_lockers(const TxnRow *from, const TxnRow *to);
+
+/*
+ * FOR KEY SHARE on a version that was updated without a change of keys (end
+ * word END_UPDATED, not END_KEYS) gives TM_Ok; the caller then locks every later
+ * version of the row with this one, oldest first, as heap's
+ * heap_lock_updated_tuple() does.  TM_Updated or TM_Deleted: the key went away
+ * with a transaction that committed; the caller's lock fails with that result.
+ * Waits for a conflicting transaction in progress.
+ */
+extern TM_Result txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode);
+
+/*
+ * The blocks of this store are about to be freed at once, not at commit
+ * (store_truncate_now): row locks in them are forgotten.
+ */
+extern void txn_forget_locks(StoreId store);
+
+/* ---- speculative insertion ---- */
+
+extern void txn_speculate(StoreId store, uint64 row, uint32 token);
+extern void txn_speculation_end(void);
+
+/* ---- views ---- */
+
+typedef struct TxnInfo
+{
+	uint32		slot;
+	uint32		generation;
+	const char *state;
+	uint64		life;
+	uint64		xid;
+	int			pid;			/* 0: none */
+	uint64		entries;
+} TxnInfo;
+
+typedef void (*TxnVisitor) (void *arg, const TxnInfo *info);
+extern void txn_visit(TxnVisitor fn, void *arg);	/* TCBs that are not free */
+
+#endif							/* SOFORT_TXN_TXN_H */

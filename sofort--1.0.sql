@@ -1,0 +1,284 @@
+/* sofort--1.0.sql: access methods, views and functions */
+
+\echo Use "CREATE EXTENSION sofort" to load this file. \quit
+
+-- ---------------------------------------------------------------------------
+-- Access methods
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION sofort_handler(internal)
+RETURNS table_am_handler
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+COMMENT ON FUNCTION sofort_handler(internal) IS 'handler of table access method sofort';
+
+CREATE ACCESS METHOD sofort TYPE TABLE HANDLER sofort_handler;
+COMMENT ON ACCESS METHOD sofort IS 'tables in persistent memory';
+
+CREATE FUNCTION sofort_index_handler(internal)
+RETURNS index_am_handler
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+COMMENT ON FUNCTION sofort_index_handler(internal) IS 'handler of index access method sofort_index';
+
+CREATE ACCESS METHOD sofort_index TYPE INDEX HANDLER sofort_index_handler;
+COMMENT ON ACCESS METHOD sofort_index IS 'ordered indexes of sofort tables';
+
+-- ---------------------------------------------------------------------------
+-- Operator classes of sofort_index
+--
+-- Placeholders: they say which types can be indexed and with which classes.
+-- An index itself uses the btree operator class of the same name; that is put
+-- in its place when the index is created.  In pg_catalog, so that a dumped
+-- CREATE INDEX finds them.
+-- ---------------------------------------------------------------------------
+
+CREATE OPERATOR CLASS pg_catalog.array_ops DEFAULT FOR TYPE anyarray
+    USING sofort_index AS STORAGE anyarray;
+CREATE OPERATOR CLASS pg_catalog.bit_ops DEFAULT FOR TYPE bit
+    USING sofort_index AS STORAGE bit;
+CREATE OPERATOR CLASS pg_catalog.bool_ops DEFAULT FOR TYPE bool
+    USING sofort_index AS STORAGE bool;
+CREATE OPERATOR CLASS pg_catalog.bpchar_ops DEFAULT FOR TYPE bpchar
+    USING sofort_index AS STORAGE bpchar;
+CREATE OPERATOR CLASS pg_catalog.bpchar_pattern_ops FOR TYPE bpchar
+    USING sofort_index AS STORAGE bpchar;
+CREATE OPERATOR CLASS pg_catalog.bytea_ops DEFAULT FOR TYPE bytea
+    USING sofort_index AS STORAGE bytea;
+CREATE OPERATOR CLASS pg_catalog.char_ops DEFAULT FOR TYPE "char"
+    USING sofort_index AS STORAGE "char";
+CREATE OPERATOR CLASS pg_catalog.cidr_ops FOR TYPE inet
+    USING sofort_index AS STORAGE inet;
+CREATE OPERATOR CLASS pg_catalog.date_ops DEFAULT FOR TYPE date
+    USING sofort_index AS STORAGE date;
+CREATE OPERATOR CLASS pg_catalog.enum_ops DEFAULT FOR TYPE anyenum
+    USING sofort_index AS STORAGE anyenum;
+CREATE OPERATOR CLASS pg_catalog.float4_ops DEFAULT FOR TYPE float4
+    USING sofort_index AS STORAGE float4;
+CREATE OPERATOR CLASS pg_catalog.float8_ops DEFAULT FOR TYPE float8
+    USING sofort_index AS STORAGE float8;
+CREATE OPERATOR CLASS pg_catalog.inet_ops DEFAULT FOR TYPE inet
+    USING sofort_index AS STORAGE inet;
+CREATE OPERATOR CLASS pg_catalog.int2_ops DEFAULT FOR TYPE int2
+    USING sofort_index AS STORAGE int2;
+CREATE OPERATOR CLASS pg_catalog.int4_ops DEFAULT FOR TYPE int4
+    USING sofort_index AS STORAGE int4;
+CREATE OPERATOR CLASS pg_catalog.int8_ops DEFAULT FOR TYPE int8
+    USING sofort_index AS STORAGE int8;
+CREATE OPERATOR CLASS pg_catalog.interval_ops DEFAULT FOR TYPE interval
+    USING sofort_index AS STORAGE interval;
+CREATE OPERATOR CLASS pg_catalog.jsonb_ops DEFAULT FOR TYPE jsonb
+    USING sofort_index AS STORAGE jsonb;
+CREATE OPERATOR CLASS pg_catalog.macaddr8_ops DEFAULT FOR TYPE macaddr8
+    USING sofort_index AS STORAGE macaddr8;
+CREATE OPERATOR CLASS pg_catalog.macaddr_ops DEFAULT FOR TYPE macaddr
+    USING sofort_index AS STORAGE macaddr;
+CREATE OPERATOR CLASS pg_catalog.money_ops DEFAULT FOR TYPE money
+    USING sofort_index AS STORAGE money;
+CREATE OPERATOR CLASS pg_catalog.multirange_ops DEFAULT FOR TYPE anymultirange
+    USING sofort_index AS STORAGE anymultirange;
+CREATE OPERATOR CLASS pg_catalog.name_ops DEFAULT FOR TYPE name
+    USING sofort_index AS STORAGE name;
+CREATE OPERATOR CLASS pg_catalog.numeric_ops DEFAULT FOR TYPE numeric
+    USING sofort_index AS STORAGE numeric;
+CREATE OPERATOR CLASS pg_catalog.oid_ops DEFAULT FOR TYPE oid
+    USING sofort_index AS STORAGE oid;
+CREATE OPERATOR CLASS pg_catalog.oidvector_ops DEFAULT FOR TYPE oidvector
+    USING sofort_index AS STORAGE oidvector;
+CREATE OPERATOR CLASS pg_catalog.pg_lsn_ops DEFAULT FOR TYPE pg_lsn
+    USING sofort_index AS STORAGE pg_lsn;
+CREATE OPERATOR CLASS pg_catalog.range_ops DEFAULT FOR TYPE anyrange
+    USING sofort_index AS STORAGE anyrange;
+CREATE OPERATOR CLASS pg_catalog.record_image_ops FOR TYPE record
+    USING sofort_index AS STORAGE record;
+CREATE OPERATOR CLASS pg_catalog.record_ops DEFAULT FOR TYPE record
+    USING sofort_index AS STORAGE record;
+CREATE OPERATOR CLASS pg_catalog.text_ops DEFAULT FOR TYPE text
+    USING sofort_index AS STORAGE text;
+CREATE OPERATOR CLASS pg_catalog.text_pattern_ops FOR TYPE text
+    USING sofort_index AS STORAGE text;
+CREATE OPERATOR CLASS pg_catalog.tid_ops DEFAULT FOR TYPE tid
+    USING sofort_index AS STORAGE tid;
+CREATE OPERATOR CLASS pg_catalog.time_ops DEFAULT FOR TYPE time
+    USING sofort_index AS STORAGE time;
+CREATE OPERATOR CLASS pg_catalog.timestamp_ops DEFAULT FOR TYPE timestamp
+    USING sofort_index AS STORAGE timestamp;
+CREATE OPERATOR CLASS pg_catalog.timestamptz_ops DEFAULT FOR TYPE timestamptz
+    USING sofort_index AS STORAGE timestamptz;
+CREATE OPERATOR CLASS pg_catalog.timetz_ops DEFAULT FOR TYPE timetz
+    USING sofort_index AS STORAGE timetz;
+CREATE OPERATOR CLASS pg_catalog.tsquery_ops DEFAULT FOR TYPE tsquery
+    USING sofort_index AS STORAGE tsquery;
+CREATE OPERATOR CLASS pg_catalog.tsvector_ops DEFAULT FOR TYPE tsvector
+    USING sofort_index AS STORAGE tsvector;
+CREATE OPERATOR CLASS pg_catalog.uuid_ops DEFAULT FOR TYPE uuid
+    USING sofort_index AS STORAGE uuid;
+CREATE OPERATOR CLASS pg_catalog.varbit_ops DEFAULT FOR TYPE varbit
+    USING sofort_index AS STORAGE varbit;
+CREATE OPERATOR CLASS pg_catalog.varchar_ops FOR TYPE text
+    USING sofort_index AS STORAGE text;
+CREATE OPERATOR CLASS pg_catalog.varchar_pattern_ops FOR TYPE text
+    USING sofort_index AS STORAGE text;
+CREATE OPERATOR CLASS pg_catalog.xid8_ops DEFAULT FOR TYPE xid8
+    USING sofort_index AS STORAGE xid8;
+
+-- ---------------------------------------------------------------------------
+-- Views.  The functions behind them show a user only what he may see.
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION pool_info(
+    OUT status text, OUT reason text, OUT path text, OUT medium text, OUT promise text,
+    OUT life bigint, OUT layout_version integer,
+    OUT quota_bytes bigint, OUT used_bytes bigint, OUT slab_bytes bigint, OUT file_bytes bigint,
+    OUT dram_total bigint, OUT dram_used bigint, OUT stores bigint,
+    OUT recovery_workers_running integer, OUT indexes_rebuilt bigint, OUT rebuild_failures bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_pool_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION pool_info() IS 'state of the pool; see view sofort.pool';
+
+CREATE VIEW pool AS SELECT * FROM @extschema@.pool_info();
+COMMENT ON VIEW pool IS 'the persistent-memory pool and the DRAM arena of this server';
+COMMENT ON COLUMN pool.status IS 'ready, unavailable, or not preloaded';
+COMMENT ON COLUMN pool.reason IS 'why sofort tables cannot be used, or null';
+COMMENT ON COLUMN pool.path IS 'file; null without the privileges of pg_read_all_settings';
+COMMENT ON COLUMN pool.medium IS 'pmem, msync or process';
+COMMENT ON COLUMN pool.promise IS 'what a commit survives on this medium';
+COMMENT ON COLUMN pool.life IS 'number of this server start, counted in the pool';
+COMMENT ON COLUMN pool.layout_version IS 'version of the layout of the pool';
+COMMENT ON COLUMN pool.quota_bytes IS 'limit set by sofort.pool_size';
+COMMENT ON COLUMN pool.used_bytes IS 'bytes allocated in the pool, in units of 64 kB';
+COMMENT ON COLUMN pool.slab_bytes IS 'of used_bytes, cut into smaller pieces';
+COMMENT ON COLUMN pool.file_bytes IS 'bytes taken from the file system';
+COMMENT ON COLUMN pool.dram_total IS 'size of the DRAM arena (sofort.dram_size)';
+COMMENT ON COLUMN pool.dram_used IS 'bytes in use in the DRAM arena';
+COMMENT ON COLUMN pool.stores IS 'tables, of all databases, that the pool holds';
+COMMENT ON COLUMN pool.recovery_workers_running IS 'background workers that rebuild indexes now';
+COMMENT ON COLUMN pool.indexes_rebuilt IS 'indexes that background workers have rebuilt since the start';
+COMMENT ON COLUMN pool.rebuild_failures IS 'rebuilds that failed in a background worker since the start';
+
+CREATE FUNCTION table_info(
+    relation regclass,
+    OUT store_id bigint, OUT live_rows bigint, OUT dead_rows bigint, OUT blocks bigint,
+    OUT pool_bytes bigint, OUT dram_bytes bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_table_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION table_info(regclass) IS 'state of a sofort table; see view sofort.tables';
+
+CREATE VIEW tables AS
+    SELECT c.oid::regclass AS relation, i.*
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam
+    CROSS JOIN LATERAL @extschema@.table_info(c.oid::regclass) i
+    WHERE a.amname = 'sofort' AND c.relkind IN ('r', 'm');
+COMMENT ON VIEW tables IS 'sofort tables of this database that the user may read';
+COMMENT ON COLUMN tables.relation IS 'table or materialized view';
+COMMENT ON COLUMN tables.store_id IS 'id of its data in the pool; null if the pool has none';
+COMMENT ON COLUMN tables.live_rows IS 'rows (estimate)';
+COMMENT ON COLUMN tables.dead_rows IS 'dead row versions (estimate)';
+COMMENT ON COLUMN tables.blocks IS 'virtual blocks of up to 256 row versions';
+COMMENT ON COLUMN tables.pool_bytes IS 'bytes in the pool, dictionaries and long values included';
+COMMENT ON COLUMN tables.dram_bytes IS 'bytes in DRAM, without indexes';
+
+CREATE FUNCTION column_info(
+    relation regclass,
+    OUT attnum smallint, OUT type_oid oid, OUT encoding text, OUT width integer,
+    OUT dictionary_entries bigint, OUT dictionary_bytes bigint, OUT reason text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_column_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
+COMMENT ON FUNCTION column_info(regclass) IS 'columns of a sofort table; see view sofort.columns';
+
+CREATE VIEW columns AS
+    SELECT c.oid::regclass AS relation, i.attnum, t.attname AS column_name,
+           i.type_oid::regtype AS type, i.encoding, i.width,
+           i.dictionary_entries, i.dictionary_bytes, i.reason
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam
+    CROSS JOIN LATERAL @extschema@.column_info(c.oid::regclass) i
+    JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid AND t.attnum = i.attnum
+    WHERE a.amname = 'sofort' AND c.relkind IN ('r', 'm') AND NOT t.attisdropped;
+COMMENT ON VIEW columns IS 'how the columns of sofort tables are stored';
+COMMENT ON COLUMN columns.relation IS 'table or materialized view';
+COMMENT ON COLUMN columns.attnum IS 'number of the column';
+COMMENT ON COLUMN columns.column_name IS 'name of the column';
+COMMENT ON COLUMN columns.type IS 'type with which the values are stored';
+COMMENT ON COLUMN columns.encoding IS 'plain, dictionary, inline, reference or absent, in the current shape';
+COMMENT ON COLUMN columns.width IS 'bytes per row';
+COMMENT ON COLUMN columns.dictionary_entries IS 'distinct values in the dictionary; null if it has none';
+COMMENT ON COLUMN columns.dictionary_bytes IS 'bytes of the dictionary in the pool; null if it has none';
+COMMENT ON COLUMN columns.reason IS 'why the column is stored in this way';
+
+CREATE FUNCTION index_info(
+    index regclass,
+    OUT placement text, OUT status text, OUT entries bigint, OUT dram_bytes bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_index_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION index_info(regclass) IS 'state of a sofort index; see view sofort.indexes';
+
+CREATE VIEW indexes AS
+    SELECT x.indrelid::regclass AS relation, c.oid::regclass AS index,
+           x.indisunique AS is_unique, x.indisprimary AS is_primary, i.*
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam
+    JOIN pg_catalog.pg_index x ON x.indexrelid = c.oid
+    CROSS JOIN LATERAL @extschema@.index_info(c.oid::regclass) i
+    WHERE a.amname = 'sofort_index' AND c.relkind = 'i';
+COMMENT ON VIEW indexes IS 'sofort indexes of this database, of tables that the user may read';
+COMMENT ON COLUMN indexes.relation IS 'table';
+COMMENT ON COLUMN indexes.index IS 'index';
+COMMENT ON COLUMN indexes.is_unique IS 'is it unique?';
+COMMENT ON COLUMN indexes.is_primary IS 'is it the index of the primary key?';
+COMMENT ON COLUMN indexes.placement IS 'dram: in memory, rebuilt after a start';
+COMMENT ON COLUMN indexes.status IS 'ready, building, or missing: built by the next query or background worker';
+COMMENT ON COLUMN indexes.entries IS 'entries, those of dead rows included; null if missing';
+COMMENT ON COLUMN indexes.dram_bytes IS 'bytes in DRAM; null if missing';
+
+CREATE FUNCTION transaction_info(
+    OUT slot integer, OUT generation integer, OUT state text, OUT life bigint,
+    OUT xid xid8, OUT pid integer, OUT entries bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_transaction_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
+COMMENT ON FUNCTION transaction_info() IS 'transactions known to the pool; see view sofort.transactions';
+
+CREATE VIEW transactions AS SELECT * FROM @extschema@.transaction_info();
+COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users only with the privileges of pg_read_all_stats';
+COMMENT ON COLUMN transactions.slot IS 'number of the transaction control block';
+COMMENT ON COLUMN transactions.generation IS 'how often it was used, modulo 16384';
+COMMENT ON COLUMN transactions.state IS 'state on the medium';
+COMMENT ON COLUMN transactions.life IS 'server start in which the transaction began';
+COMMENT ON COLUMN transactions.xid IS 'transaction id';
+COMMENT ON COLUMN transactions.pid IS 'server process, or null';
+COMMENT ON COLUMN transactions.entries IS 'entries of its write set';
+
+GRANT SELECT ON pool, tables, columns, indexes, transactions TO PUBLIC;
+
+-- ---------------------------------------------------------------------------
+-- Checks and administration
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION verify(relation regclass)
+RETURNS TABLE (relation regclass, kind text, place text, problem text)
+AS 'MODULE_PATHNAME', 'sofort_verify'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION verify(regclass) IS
+    'checks a sofort table and its sofort indexes against each other; no row when clean; for the owner; stops writers meanwhile';
+
+CREATE FUNCTION verify_pool()
+RETURNS TABLE (relation regclass, kind text, place text, problem text)
+AS 'MODULE_PATHNAME', 'sofort_verify_pool'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
+REVOKE EXECUTE ON FUNCTION verify_pool() FROM PUBLIC;
+COMMENT ON FUNCTION verify_pool() IS
+    'checks the structures of the pool; no row when clean; not for PUBLIC';
+
+CREATE FUNCTION create_pool()
+RETURNS void
+AS 'MODULE_PATHNAME', 'sofort_create_pool'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION create_pool() FROM PUBLIC;
+COMMENT ON FUNCTION create_pool() IS
+    'makes a fresh pool at the next start, in place of one that is missing; for superusers';

@@ -1,0 +1,50 @@
+/* sofort_test--1.0.sql: what the tests of sofort need; not for production */
+
+\echo Use "CREATE EXTENSION sofort_test" to load this file. \quit
+
+CREATE FUNCTION arm(point text, action text, nth integer DEFAULT 1)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_arm' LANGUAGE C STRICT;
+COMMENT ON FUNCTION arm(text, text, integer) IS
+    'the nth passage of a stop point will wait, kill (the server), kill_backend or error';
+
+CREATE FUNCTION disarm(point text DEFAULT NULL)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_disarm' LANGUAGE C;
+COMMENT ON FUNCTION disarm(text) IS 'disarm a stop point, or all of them';
+
+CREATE FUNCTION waiters(point text)
+RETURNS integer AS 'MODULE_PATHNAME', 'sofort_test_waiters' LANGUAGE C STRICT;
+COMMENT ON FUNCTION waiters(text) IS 'sessions that wait at a stop point';
+
+CREATE FUNCTION passages(point text)
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_passages' LANGUAGE C STRICT;
+COMMENT ON FUNCTION passages(text) IS 'how often a stop point was passed while it was armed';
+
+CREATE FUNCTION flush_counters(OUT lines_flushed bigint, OUT drains bigint, OUT bytes_copied bigint)
+AS 'MODULE_PATHNAME', 'sofort_test_flush_counters' LANGUAGE C STRICT;
+COMMENT ON FUNCTION flush_counters() IS 'what this session has flushed since it began';
+
+CREATE FUNCTION burn_xids(n bigint)
+RETURNS xid8 AS 'MODULE_PATHNAME', 'sofort_test_burn_xids' LANGUAGE C STRICT;
+COMMENT ON FUNCTION burn_xids(bigint) IS
+    'moves the next transaction id ahead by about n, at most 2^30, and assigns it to this transaction';
+
+CREATE FUNCTION fill_pool(leave_bytes bigint)
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_fill_pool' LANGUAGE C STRICT;
+COMMENT ON FUNCTION fill_pool(bigint) IS
+    'reserves pool space until the end of the transaction; returns how many bytes';
+
+CREATE FUNCTION fill_arena(leave_bytes bigint)
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_fill_arena' LANGUAGE C STRICT;
+COMMENT ON FUNCTION fill_arena(bigint) IS
+    'takes arena space until empty_arena() is called; returns how many bytes';
+
+CREATE FUNCTION empty_arena()
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_empty_arena' LANGUAGE C STRICT;
+COMMENT ON FUNCTION empty_arena() IS 'gives back what fill_arena() took in this session';
+
+CREATE FUNCTION reserve_and_error(bytes bigint)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_reserve_and_error' LANGUAGE C STRICT;
+COMMENT ON FUNCTION reserve_and_error(bigint) IS
+    'reserves pool space and raises an error before it is published';
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

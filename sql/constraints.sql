@@ -1,0 +1,208 @@
+-- Constraints: the index behind each, and the same answers as heap.
+\set VERBOSITY terse
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+-- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
+-- (h_x), and says what came back, or how the two differ.
+CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE r text[]; n bigint; msg text;
+BEGIN
+    IF stmt ~* '^\s*(SELECT|VALUES|TABLE)' THEN
+        EXECUTE 'SELECT array_agg(x::text ORDER BY x::text COLLATE "C") FROM (' || stmt || ') x' INTO r;
+        RETURN array_prepend(coalesce(cardinality(r), 0) || ' rows', r);
+    END IF;
+    EXECUTE stmt;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN ARRAY[n || ' affected'];
+EXCEPTION WHEN OTHERS THEN
+    msg := regexp_replace(SQLERRM, '\m[sh]_', '@', 'g');
+    RETURN ARRAY['ERROR ' || SQLSTATE || ': ' || msg];
+END $$;
+CREATE FUNCTION pg_temp.twin(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE s text[]; h text[];
+BEGIN
+    s := pg_temp.half(regexp_replace(stmt, '@(\w)', 's_\1', 'g'));
+    h := pg_temp.half(regexp_replace(stmt, '@(\w)', 'h_\1', 'g'));
+    IF s IS DISTINCT FROM h THEN
+        RETURN 'DIFFERENT: sofort ' || left(s::text, 500) || ' heap ' || left(h::text, 500);
+    END IF;
+    RETURN s[1];
+END $$;
+-- Makes both tables: columns and constraints follow.
+CREATE FUNCTION pg_temp.make(name text, columns text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
+    EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
+END $$;
+CREATE VIEW s_am AS SELECT c.relname, a.amname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam WHERE c.relname LIKE 's\_%';
+SELECT pg_temp.make('pk', 'a int, b text, c date DEFAULT ''2000-01-01'', PRIMARY KEY (a, b) INCLUDE (c)');
+SELECT pg_temp.twin('INSERT INTO @pk SELECT i % 10, ''b'' || i FROM generate_series(1, 100) i');
+SELECT pg_temp.twin('INSERT INTO @pk VALUES (1, ''b1'')');
+SELECT pg_temp.twin('INSERT INTO @pk VALUES (1, ''b2'')');
+SELECT pg_temp.twin('UPDATE @pk SET a = a + 1');
+SELECT pg_temp.twin('UPDATE @pk SET a = 1, b = ''b1'' WHERE b = ''b3''');
+SELECT pg_temp.twin('SELECT * FROM @pk');
+SELECT * FROM s_am WHERE relname LIKE 's\_pk%';
+-- within one command, and after a delete
+SELECT pg_temp.twin('INSERT INTO @pk VALUES (50, ''x''), (50, ''x'')');
+SELECT pg_temp.twin('DELETE FROM @pk WHERE a = 5');
+SELECT pg_temp.twin('INSERT INTO @pk SELECT 5, ''b'' || i FROM generate_series(1, 100) i');
+SELECT pg_temp.twin('SELECT * FROM @pk');
+-- NULLs
+SELECT pg_temp.make('un', 'a int UNIQUE, b int UNIQUE NULLS NOT DISTINCT, c int, d int, UNIQUE NULLS NOT DISTINCT (c, d)');
+SELECT pg_temp.twin('INSERT INTO @un VALUES (NULL, 1, 1, NULL), (NULL, 2, NULL, 1), (3, NULL, 1, 1)');
+SELECT pg_temp.twin('INSERT INTO @un VALUES (NULL, 5, 5, 5)');
+SELECT pg_temp.twin('INSERT INTO @un VALUES (5, NULL, 6, 6)');
+SELECT pg_temp.twin('INSERT INTO @un VALUES (6, 6, 1, NULL)');
+SELECT pg_temp.twin('INSERT INTO @un VALUES (7, 7, NULL, NULL)');
+SELECT pg_temp.twin('INSERT INTO @un VALUES (8, 8, NULL, NULL)');
+SELECT pg_temp.twin('SELECT * FROM @un');
+-- equal values that look different
+SELECT pg_temp.make('eq', 'n numeric UNIQUE, f float8 UNIQUE, c char(4) UNIQUE');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (1.0, 0, ''a'')');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (1.00, 1, ''b'')');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (2, ''-0'', ''c'')');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (3, ''NaN'', ''a  '')');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (''NaN'', ''NaN'', ''d'')');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (4, ''NaN'', ''e'')');
+SELECT pg_temp.twin('INSERT INTO @eq VALUES (''NaN'', 4, ''f'')');
+-- deferrable
+SELECT pg_temp.make('df', 'a int UNIQUE DEFERRABLE, b int UNIQUE DEFERRABLE INITIALLY DEFERRED');
+SELECT pg_temp.twin('INSERT INTO @df SELECT i, i FROM generate_series(1, 100) i');
+SELECT pg_temp.twin('UPDATE @df SET a = a + 1');
+SELECT pg_temp.twin('UPDATE @df SET a = a - 1, b = b + 1');
+SELECT pg_temp.twin('UPDATE @df SET a = 1');
+SELECT pg_temp.twin('SELECT * FROM @df');
+BEGIN;
+UPDATE s_df SET b = 1 WHERE a = 5;
+INSERT INTO s_df VALUES (200, 2), (201, 2);
+UPDATE s_df SET b = -a WHERE b IN (1, 2);
+COMMIT;
+SELECT count(*), count(DISTINCT b) FROM s_df;
+BEGIN;
+UPDATE s_df SET b = 50 WHERE a = 5;
+SET CONSTRAINTS ALL IMMEDIATE;
+ROLLBACK;
+BEGIN;
+INSERT INTO s_df VALUES (300, 50);
+COMMIT;
+SELECT count(*), count(DISTINCT b) FROM s_df;
+-- foreign keys: every action
+SELECT pg_temp.make('p', 'id int PRIMARY KEY, u text UNIQUE');
+SELECT pg_temp.make('q', 'id int, a int REFERENCES @p ON DELETE CASCADE ON UPDATE CASCADE, b int REFERENCES @p ON DELETE SET NULL ON UPDATE SET NULL,
+    c int DEFAULT 1 REFERENCES @p ON DELETE SET DEFAULT ON UPDATE SET DEFAULT, d int REFERENCES @p ON DELETE RESTRICT ON UPDATE RESTRICT, e int REFERENCES @p, f text REFERENCES @p (u) DEFERRABLE INITIALLY DEFERRED');
+SELECT pg_temp.twin('INSERT INTO @p SELECT i, ''u'' || i FROM generate_series(1, 50) i');
+SELECT pg_temp.twin('INSERT INTO @q SELECT i, i, i + 1, i + 2, NULL, NULL, ''u'' || i FROM generate_series(1, 30) i');
+SELECT pg_temp.twin('INSERT INTO @q (id, a) VALUES (99, 99)');
+SELECT pg_temp.twin('UPDATE @q SET b = 1000 WHERE id = 1');
+SELECT pg_temp.twin('INSERT INTO @q (id, d) VALUES (100, 40)');
+SELECT pg_temp.twin('INSERT INTO @q (id, e) VALUES (101, 41)');
+SELECT pg_temp.twin('DELETE FROM @p WHERE id = 40');
+SELECT pg_temp.twin('UPDATE @p SET id = 140 WHERE id = 40');
+SELECT pg_temp.twin('DELETE FROM @p WHERE id = 41');
+SELECT pg_temp.twin('UPDATE @p SET id = 141 WHERE id = 41');
+SELECT pg_temp.twin('UPDATE @q SET f = NULL WHERE id < 20');
+SELECT pg_temp.twin('DELETE FROM @p WHERE id IN (5, 15)');
+SELECT pg_temp.twin('UPDATE @p SET id = id + 1000 WHERE id IN (6, 16)');
+SELECT pg_temp.twin('UPDATE @p SET u = u || ''x'' WHERE id < 20');
+SELECT pg_temp.twin('SELECT * FROM @p');
+SELECT pg_temp.twin('SELECT * FROM @q');
+BEGIN;
+DELETE FROM s_p WHERE id = 25;
+INSERT INTO s_p VALUES (25, 'u25');
+COMMIT;
+BEGIN;
+UPDATE s_q SET f = 'nobody' WHERE id = 26;
+COMMIT;
+TRUNCATE s_p;
+SELECT * FROM s_am WHERE relname ~ '^s_[pq]_' ORDER BY 1;
+-- heap to sofort and sofort to heap; self-reference; added later
+CREATE TABLE h_ref (i int REFERENCES s_p);
+INSERT INTO h_ref VALUES (1);
+INSERT INTO h_ref VALUES (5);
+CREATE TABLE s_ref (i int PRIMARY KEY, up int REFERENCES s_ref ON DELETE CASCADE, h int REFERENCES h_p) USING sofort;
+INSERT INTO s_ref VALUES (1, 1, 1), (2, 1, 2), (3, 2, NULL), (4, 4, NULL);
+DELETE FROM s_ref WHERE i = 1;
+SELECT * FROM s_ref;
+CREATE TABLE s_later (i int) USING sofort;
+INSERT INTO s_later SELECT generate_series(1, 5);
+ALTER TABLE s_later ADD FOREIGN KEY (i) REFERENCES s_p;
+DELETE FROM s_later WHERE i = 5;
+ALTER TABLE s_later ADD FOREIGN KEY (i) REFERENCES s_p;
+-- FK check, update that touches no key, delete
+BEGIN;
+INSERT INTO s_later VALUES (10);
+UPDATE s_p SET u = 'changed' WHERE id = 10;
+DELETE FROM s_p WHERE id = 10;
+ROLLBACK;
+-- CHECK, NOT NULL, EXCLUDE
+SELECT pg_temp.make('x', 'r int4range, n int NOT NULL CHECK (n > 0), EXCLUDE USING gist (r WITH &&)');
+SELECT pg_temp.twin('INSERT INTO @x SELECT int4range(i * 10, i * 10 + 5), i + 1 FROM generate_series(0, 50) i');
+SELECT pg_temp.twin('INSERT INTO @x VALUES (''[3,12)'', 1)');
+SELECT pg_temp.twin('INSERT INTO @x VALUES (''[5,10)'', 0)');
+SELECT pg_temp.twin('INSERT INTO @x VALUES (''[5,10)'', NULL)');
+SELECT pg_temp.twin('INSERT INTO @x VALUES (''[5,10)'', 5)');
+SELECT pg_temp.twin('UPDATE @x SET r = ''[0,100)'' WHERE n = 1');
+SELECT pg_temp.twin('DELETE FROM @x WHERE r && ''[0,100)''');
+SELECT pg_temp.twin('INSERT INTO @x VALUES (''[0,100)'', 5)');
+SELECT pg_temp.twin('SELECT * FROM @x');
+-- which index access method
+CREATE TABLE s_i1 (a int PRIMARY KEY, b point, c int UNIQUE) USING sofort;
+CREATE TABLE s_i2 (LIKE h_p INCLUDING ALL) USING sofort;
+CREATE TABLE h_i3 (LIKE s_i1 INCLUDING ALL) USING heap;
+CREATE TABLE s_i4 (a int PRIMARY KEY WITH (fillfactor = 70)) USING sofort;
+ALTER TABLE s_i1 ADD d serial UNIQUE, ADD UNIQUE (a, c);
+SET sofort.default_index = btree;
+CREATE TABLE s_i5 (a int PRIMARY KEY) USING sofort;
+RESET sofort.default_index;
+CREATE SCHEMA s_sch CREATE TABLE s_i6 (a int PRIMARY KEY) CREATE TABLE s_i7 (b int UNIQUE);
+CREATE TABLE s_i8 () INHERITS (s_i1) USING sofort;
+ALTER TABLE s_i8 ADD PRIMARY KEY (c);
+SET default_table_access_method = sofort;
+CREATE TABLE s_i9 (a text PRIMARY KEY);
+PREPARE mk AS SELECT 1;
+DO 'BEGIN CREATE TABLE s_i10 (a uuid PRIMARY KEY); END';
+RESET default_table_access_method;
+SELECT * FROM s_am WHERE relname ~ '^s_i[0-9]' ORDER BY 1;
+SELECT c.relname, amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relname LIKE 'h\_i3%' ORDER BY 1;
+SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 's_i1'::regclass ORDER BY 1;
+-- ALTER COLUMN TYPE keeps the access method
+INSERT INTO s_i1 VALUES (1, NULL, 1, 1);
+ALTER TABLE s_i1 ALTER a TYPE bigint, ALTER c TYPE numeric;
+INSERT INTO s_i1 VALUES (1, NULL, 2, 2);
+SELECT * FROM s_am WHERE relname LIKE 's\_i1\_%' ORDER BY 1;
+-- ADD CONSTRAINT USING INDEX
+CREATE UNIQUE INDEX s_i1_own ON s_i1 USING sofort_index (d, a);
+ALTER TABLE s_i1 ADD CONSTRAINT s_i1_own UNIQUE USING INDEX s_i1_own;
+ALTER TABLE s_i2 DROP CONSTRAINT s_i2_pkey;
+CREATE UNIQUE INDEX s_i2_pk ON s_i2 USING sofort_index (id);
+INSERT INTO s_i2 SELECT i, 'x' || i FROM generate_series(1, 1000) i;
+ALTER TABLE s_i2 ADD PRIMARY KEY USING INDEX s_i2_pk, ADD z int;
+INSERT INTO s_i2 VALUES (77, 'new');
+SELECT * FROM s_i2 WHERE id = 77;
+SELECT * FROM s_am WHERE relname IN ('s_i1_own', 's_i2_pk');
+-- partitions: unique indexes stay btrees
+CREATE TABLE s_part (a int, b int) PARTITION BY RANGE (a);
+ALTER TABLE s_part ADD PRIMARY KEY (a);
+CREATE TABLE s_part1 PARTITION OF s_part (UNIQUE (b)) FOR VALUES FROM (0) TO (10) USING sofort;
+CREATE TABLE s_part2 (a int PRIMARY KEY, b int UNIQUE) USING sofort;
+INSERT INTO s_part2 VALUES (11, 11);
+SELECT * FROM s_am WHERE relname LIKE 's\_part%' ORDER BY 1;
+ALTER TABLE s_part ATTACH PARTITION s_part2 FOR VALUES FROM (10) TO (20);
+SELECT * FROM s_am WHERE relname LIKE 's\_part%' ORDER BY 1;
+INSERT INTO s_part VALUES (1, 1), (11, 12);
+INSERT INTO s_part VALUES (1, 1), (11, 12), (12, 12) ON CONFLICT DO NOTHING;
+INSERT INTO s_part VALUES (1, 5) ON CONFLICT (a) DO UPDATE SET b = EXCLUDED.b;
+UPDATE s_part SET a = a + 10 WHERE a = 1;
+UPDATE s_part SET a = 3 WHERE a = 12;
+SELECT tableoid::regclass, * FROM s_part ORDER BY a;
+CREATE UNIQUE INDEX ON s_part1 USING sofort_index (b);
+SELECT * FROM sofort.verify('s_pk');
+SELECT * FROM sofort.verify('s_un');
+SELECT * FROM sofort.verify('s_eq');
+SELECT * FROM sofort.verify('s_df');
+SELECT * FROM sofort.verify('s_p');
+SELECT * FROM sofort.verify('s_q');
+SELECT * FROM sofort.verify('s_i1');
+SELECT * FROM sofort.verify('s_i2');

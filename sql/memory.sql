@@ -1,0 +1,75 @@
+-- Pool and arena full: the statement fails, nothing is lost, work goes on.
+\set VERBOSITY terse
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+-- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
+-- (h_x), and says what came back, or how the two differ.
+CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE r text[]; n bigint; msg text;
+BEGIN
+    IF stmt ~* '^\s*(SELECT|VALUES|TABLE)' THEN
+        EXECUTE 'SELECT array_agg(x::text ORDER BY x::text COLLATE "C") FROM (' || stmt || ') x' INTO r;
+        RETURN array_prepend(coalesce(cardinality(r), 0) || ' rows', r);
+    END IF;
+    EXECUTE stmt;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN ARRAY[n || ' affected'];
+EXCEPTION WHEN OTHERS THEN
+    msg := regexp_replace(SQLERRM, '\m[sh]_', '@', 'g');
+    RETURN ARRAY['ERROR ' || SQLSTATE || ': ' || msg];
+END $$;
+CREATE FUNCTION pg_temp.twin(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE s text[]; h text[];
+BEGIN
+    s := pg_temp.half(regexp_replace(stmt, '@(\w)', 's_\1', 'g'));
+    h := pg_temp.half(regexp_replace(stmt, '@(\w)', 'h_\1', 'g'));
+    IF s IS DISTINCT FROM h THEN
+        RETURN 'DIFFERENT: sofort ' || left(s::text, 500) || ' heap ' || left(h::text, 500);
+    END IF;
+    RETURN s[1];
+END $$;
+-- Makes both tables: columns and constraints follow.
+CREATE FUNCTION pg_temp.make(name text, columns text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
+    EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
+END $$;
+CREATE TABLE s_full (i int PRIMARY KEY, t text) USING sofort;
+ALTER TABLE s_full ALTER t SET STORAGE EXTERNAL;
+INSERT INTO s_full SELECT i, 'before' FROM generate_series(1, 100) i;
+-- an allocation that never becomes part of anything is given back
+SELECT used_bytes AS used FROM sofort.pool \gset
+SELECT sofort_test.reserve_and_error(10000000);
+SELECT used_bytes - :used AS leaked FROM sofort.pool;
+-- pool full in the middle of an INSERT ... SELECT, of a COPY, of an index build
+BEGIN;
+SELECT sofort_test.fill_pool(4 * 1024 * 1024) > 0;
+SAVEPOINT a;
+INSERT INTO s_full SELECT i, repeat('x', 100000) FROM generate_series(1000, 3000) i;
+ROLLBACK TO a;
+SELECT count(*) FROM s_full;
+INSERT INTO s_full VALUES (101, 'small');
+COMMIT;
+SELECT count(*) FROM s_full;
+BEGIN;
+SELECT sofort_test.fill_pool(1024 * 1024) > 0;
+COPY s_full FROM PROGRAM 'i=200000; while [ $i -lt 260000 ]; do echo "$i	value number $i that is a little longer than others"; i=$((i+1)); done';
+ROLLBACK;
+SELECT count(*) FROM s_full;
+SELECT * FROM sofort.verify('s_full');
+SELECT count(*) FROM sofort.verify_pool();
+-- afterwards everything goes on
+INSERT INTO s_full SELECT i, repeat('x', 100000) FROM generate_series(1000, 1100) i;
+SELECT count(*), sum(length(t)) FROM s_full;
+-- arena full
+SELECT sofort_test.fill_arena(65536) > 0;
+CREATE INDEX s_full_t ON s_full USING sofort_index (md5(t), i);
+INSERT INTO s_full SELECT i, 'arena' || i FROM generate_series(100000, 150000) i;
+SELECT count(*), sum(length(t)) FROM s_full;
+UPDATE s_full SET t = 'u' WHERE i = 1;
+SELECT sofort_test.empty_arena();
+CREATE INDEX s_full_t ON s_full USING sofort_index (md5(t), i);
+INSERT INTO s_full SELECT i, 'arena' || i FROM generate_series(100000, 101000) i;
+SELECT count(*), sum(length(t)) FROM s_full;
+SELECT * FROM sofort.verify('s_full');

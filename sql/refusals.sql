@@ -1,0 +1,144 @@
+-- What this version does not support, and limits: every message.
+\set VERBOSITY terse
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+-- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
+-- (h_x), and says what came back, or how the two differ.
+CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE r text[]; n bigint; msg text;
+BEGIN
+    IF stmt ~* '^\s*(SELECT|VALUES|TABLE)' THEN
+        EXECUTE 'SELECT array_agg(x::text ORDER BY x::text COLLATE "C") FROM (' || stmt || ') x' INTO r;
+        RETURN array_prepend(coalesce(cardinality(r), 0) || ' rows', r);
+    END IF;
+    EXECUTE stmt;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN ARRAY[n || ' affected'];
+EXCEPTION WHEN OTHERS THEN
+    msg := regexp_replace(SQLERRM, '\m[sh]_', '@', 'g');
+    RETURN ARRAY['ERROR ' || SQLSTATE || ': ' || msg];
+END $$;
+CREATE FUNCTION pg_temp.twin(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE s text[]; h text[];
+BEGIN
+    s := pg_temp.half(regexp_replace(stmt, '@(\w)', 's_\1', 'g'));
+    h := pg_temp.half(regexp_replace(stmt, '@(\w)', 'h_\1', 'g'));
+    IF s IS DISTINCT FROM h THEN
+        RETURN 'DIFFERENT: sofort ' || left(s::text, 500) || ' heap ' || left(h::text, 500);
+    END IF;
+    RETURN s[1];
+END $$;
+-- Makes both tables: columns and constraints follow.
+CREATE FUNCTION pg_temp.make(name text, columns text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
+    EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
+END $$;
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+RESET client_min_messages;
+CREATE TABLE s_x (i int PRIMARY KEY, t text) USING sofort;
+INSERT INTO s_x VALUES (1, 'one');
+-- temporary and unlogged tables
+CREATE TEMP TABLE s_t (i int) USING sofort;
+CREATE UNLOGGED TABLE s_t (i int) USING sofort;
+CREATE TEMP TABLE s_t USING sofort AS SELECT 1;
+CREATE TABLE pg_temp.s_t (i int) USING sofort;
+ALTER TABLE s_x SET UNLOGGED;
+SET default_table_access_method = sofort;
+CREATE TEMP TABLE s_t (i int);
+SELECT 1 AS i INTO TEMP s_t;
+SELECT 1 AS i INTO UNLOGGED s_t;
+CREATE TEMP TABLE s_t USING heap AS SELECT 1 AS i;
+CREATE TEMP TABLE s_tp (i int) PARTITION BY LIST (i);
+RESET default_table_access_method;
+CREATE UNLOGGED TABLE s_ul (i int) USING heap;
+ALTER TABLE s_ul SET ACCESS METHOD sofort;
+ALTER TABLE s_t SET ACCESS METHOD sofort;
+ALTER TABLE s_ul SET LOGGED, SET ACCESS METHOD sofort;
+-- two-phase commit, also for locks only
+BEGIN;
+INSERT INTO s_x VALUES (2, 'two');
+PREPARE TRANSACTION 's';
+BEGIN;
+SELECT i FROM s_x FOR KEY SHARE;
+PREPARE TRANSACTION 's';
+BEGIN;
+CREATE TABLE s_2pc (i int) USING sofort;
+PREPARE TRANSACTION 's';
+BEGIN;
+TRUNCATE s_x;
+PREPARE TRANSACTION 's';
+SELECT * FROM s_x;
+-- recovery modes and placements
+SET sofort.recovery_mode = instant;
+ALTER SYSTEM SET sofort.recovery_mode = 'adaptive';
+ALTER SYSTEM SET sofort.recovery_mode = 'no such mode';
+SET sofort.index_placement = pmem;
+SET sofort.index_placement = hybrid;
+CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = pmem);
+CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = hybrid);
+CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = nowhere);
+CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (fillfactor = 50);
+CREATE INDEX s_good ON s_x USING sofort_index (t) WITH (placement = dram);
+ALTER TABLE s_x ADD CONSTRAINT s_gu UNIQUE (t) WITH (placement = dram);
+ALTER TABLE s_x ALTER t TYPE varchar(9) USING t || 'x';
+SELECT relname, reloptions FROM pg_class WHERE relname IN ('s_good', 's_gu') ORDER BY 1;
+SELECT * FROM s_x WHERE t = 'onex';
+SET sofort.default_index = hash;
+-- databases
+
+\set db :DBNAME
+CREATE DATABASE s_tmpl;
+\c s_tmpl
+SET client_min_messages = warning;
+CREATE EXTENSION sofort;
+CREATE TABLE a (i int PRIMARY KEY) USING sofort;
+INSERT INTO a VALUES (1);
+\c :db
+\pset format unaligned
+\pset tuples_only on
+CREATE DATABASE s_copy TEMPLATE s_tmpl;
+CREATE DATABASE s_copy TEMPLATE s_tmpl STRATEGY file_copy;
+ALTER DATABASE s_tmpl SET TABLESPACE pg_global;
+SET allow_in_place_tablespaces = true;
+CREATE TABLESPACE s_dbspace LOCATION '';
+ALTER DATABASE s_tmpl SET TABLESPACE s_dbspace;
+SELECT stores AS before FROM sofort.pool \gset
+DROP DATABASE s_tmpl;
+SELECT stores - :before AS stores_dropped FROM sofort.pool;
+DROP TABLESPACE s_dbspace;
+-- indexes
+CREATE TABLE s_heap (i int) USING heap;
+CREATE INDEX ON s_heap USING sofort_index (i);
+CREATE TABLE s_p (i int) PARTITION BY LIST (i);
+CREATE TABLE s_p1 PARTITION OF s_p FOR VALUES IN (1) USING sofort;
+CREATE UNIQUE INDEX ON s_p USING sofort_index (i);
+CREATE UNIQUE INDEX ON s_p1 USING sofort_index (i);
+CREATE INDEX ON s_p USING sofort_index (i);
+CREATE TABLE s_pt (p point) USING sofort;
+CREATE INDEX ON s_pt USING sofort_index (p);
+CREATE TABLE s_xl (x xml) USING sofort;
+CREATE INDEX ON s_xl USING sofort_index (x);
+CREATE INDEX ON s_x USING sofort_index (i) WHERE random() > 0;
+-- a converted index in a savepoint
+BEGIN;
+CREATE TABLE s_sub (i int PRIMARY KEY) USING sofort;
+SAVEPOINT a;
+ALTER TABLE s_sub SET ACCESS METHOD heap;
+ROLLBACK;
+-- a logical decoding snapshot, a foreign object, a wrong kind of relation
+SELECT * FROM sofort.verify('s_heap');
+SELECT * FROM sofort.verify('s_p');
+SELECT * FROM sofort.verify('s_x_pkey');
+SELECT * FROM sofort.verify(0);
+SELECT * FROM sofort.table_info('s_heap');
+SELECT * FROM sofort.index_info('s_x');
+-- a parallel worker may not write (nobody can ask for it), a read-only transaction neither
+BEGIN READ ONLY;
+INSERT INTO s_x VALUES (5, 'five');
+ROLLBACK;
+-- the extension cannot go while its tables are there
+DROP EXTENSION sofort;
+DROP ACCESS METHOD sofort;

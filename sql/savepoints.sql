@@ -1,0 +1,190 @@
+-- Savepoints, aborts, command ids.
+\set VERBOSITY terse
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+-- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
+-- (h_x), and says what came back, or how the two differ.
+CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE r text[]; n bigint; msg text;
+BEGIN
+    IF stmt ~* '^\s*(SELECT|VALUES|TABLE)' THEN
+        EXECUTE 'SELECT array_agg(x::text ORDER BY x::text COLLATE "C") FROM (' || stmt || ') x' INTO r;
+        RETURN array_prepend(coalesce(cardinality(r), 0) || ' rows', r);
+    END IF;
+    EXECUTE stmt;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN ARRAY[n || ' affected'];
+EXCEPTION WHEN OTHERS THEN
+    msg := regexp_replace(SQLERRM, '\m[sh]_', '@', 'g');
+    RETURN ARRAY['ERROR ' || SQLSTATE || ': ' || msg];
+END $$;
+CREATE FUNCTION pg_temp.twin(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE s text[]; h text[];
+BEGIN
+    s := pg_temp.half(regexp_replace(stmt, '@(\w)', 's_\1', 'g'));
+    h := pg_temp.half(regexp_replace(stmt, '@(\w)', 'h_\1', 'g'));
+    IF s IS DISTINCT FROM h THEN
+        RETURN 'DIFFERENT: sofort ' || left(s::text, 500) || ' heap ' || left(h::text, 500);
+    END IF;
+    RETURN s[1];
+END $$;
+-- Makes both tables: columns and constraints follow.
+CREATE FUNCTION pg_temp.make(name text, columns text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
+    EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
+END $$;
+SELECT pg_temp.make('s', 'id int PRIMARY KEY, v text');
+SELECT pg_temp.twin('INSERT INTO @s SELECT i, ''base'' FROM generate_series(1, 300) i');
+-- abort
+BEGIN;
+INSERT INTO s_s SELECT i, 'gone' FROM generate_series(1001, 2500) i;
+UPDATE s_s SET v = 'gone' WHERE id < 50;
+DELETE FROM s_s WHERE id BETWEEN 100 AND 150;
+SELECT count(*) FROM s_s;
+ROLLBACK;
+SELECT pg_temp.twin('SELECT * FROM @s');
+-- nested savepoints, one released, one rolled back
+DO $$
+DECLARE x text;
+BEGIN
+    FOREACH x IN ARRAY ARRAY['s', 'h'] LOOP
+        EXECUTE format('UPDATE %s_s SET v = ''1'' WHERE id <= 10', x);
+        BEGIN
+            EXECUTE format('UPDATE %s_s SET v = ''2'' WHERE id <= 9', x);
+            EXECUTE format('DELETE FROM %s_s WHERE id = 1', x);
+            BEGIN
+                EXECUTE format('UPDATE %s_s SET v = ''3'' WHERE id <= 8', x);
+                EXECUTE format('INSERT INTO %s_s SELECT i, ''3'' FROM generate_series(401, 1000) i', x);
+                RAISE division_by_zero;
+            EXCEPTION WHEN division_by_zero THEN
+                EXECUTE format('UPDATE %s_s SET v = ''4'' WHERE id <= 7', x);
+            END;
+            EXECUTE format('INSERT INTO %s_s VALUES (401, ''4'')', x);
+        EXCEPTION WHEN unique_violation THEN RAISE;
+        END;
+        BEGIN
+            EXECUTE format('UPDATE %s_s SET v = ''5'', id = id + 5000 WHERE id <= 6', x);
+            RAISE division_by_zero;
+        EXCEPTION WHEN division_by_zero THEN NULL;
+        END;
+        EXECUTE format('UPDATE %s_s SET v = v || ''!'' WHERE id <= 5', x);
+    END LOOP;
+END $$;
+SELECT pg_temp.twin('SELECT * FROM @s');
+SELECT * FROM s_s WHERE id <= 10 OR id > 300 ORDER BY id;
+-- by hand, looking in between
+BEGIN;
+UPDATE s_s SET v = 'a' WHERE id = 20;
+SAVEPOINT one;
+UPDATE s_s SET v = 'b' WHERE id = 20;
+DELETE FROM s_s WHERE id = 21;
+SAVEPOINT two;
+UPDATE s_s SET v = 'c', id = 20000 WHERE id = 20;
+INSERT INTO s_s VALUES (21, 'again');
+SELECT * FROM s_s WHERE id IN (20, 21, 20000) ORDER BY id;
+ROLLBACK TO two;
+SELECT * FROM s_s WHERE id IN (20, 21, 20000) ORDER BY id;
+RELEASE two;
+SAVEPOINT three;
+UPDATE s_s SET v = 'd' WHERE id = 20;
+RELEASE three;
+SELECT * FROM s_s WHERE id IN (20, 21, 20000) ORDER BY id;
+ROLLBACK TO one;
+SELECT * FROM s_s WHERE id IN (20, 21, 20000) ORDER BY id;
+DELETE FROM s_s WHERE id = 20;
+ROLLBACK TO one;
+UPDATE s_s SET v = v || 'e' WHERE id = 20;
+COMMIT;
+SELECT * FROM s_s WHERE id IN (20, 21, 20000) ORDER BY id;
+-- parent and child write rows of the same block in turn
+BEGIN;
+UPDATE s_s SET v = 'parent' WHERE id BETWEEN 200 AND 220;
+SAVEPOINT a;
+UPDATE s_s SET v = 'child' WHERE id BETWEEN 210 AND 230;
+DELETE FROM s_s WHERE id BETWEEN 225 AND 240;
+ROLLBACK TO a;
+SELECT v, count(*) FROM s_s WHERE id BETWEEN 200 AND 240 GROUP BY v ORDER BY v;
+SAVEPOINT b;
+DELETE FROM s_s WHERE id BETWEEN 200 AND 210;
+RELEASE b;
+SAVEPOINT c;
+INSERT INTO s_s SELECT i, 'child' FROM generate_series(200, 205) i;
+ROLLBACK TO c;
+COMMIT;
+SELECT v, count(*) FROM s_s WHERE id BETWEEN 200 AND 240 GROUP BY v ORDER BY v;
+-- a failing statement undoes itself only
+BEGIN;
+INSERT INTO s_s VALUES (7001, 'x');
+SAVEPOINT a;
+INSERT INTO s_s SELECT i, 'x' FROM generate_series(7010, 7001, -1) i;
+ROLLBACK TO a;
+SELECT * FROM s_s WHERE id > 7000;
+COMMIT;
+SELECT * FROM s_s WHERE id > 7000;
+-- deep nesting, and many in a row
+DO $$
+BEGIN
+    FOR i IN 1..200 LOOP
+        BEGIN
+            INSERT INTO s_s VALUES (8000 + i, 'sub');
+            IF i % 3 = 0 THEN RAISE division_by_zero; END IF;
+        EXCEPTION WHEN division_by_zero THEN NULL;
+        END;
+    END LOOP;
+END $$;
+SELECT count(*), min(id), max(id) FROM s_s WHERE v = 'sub';
+CREATE FUNCTION s_deep(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO s_s VALUES (9000 + n, 'deep');
+    IF n < 100 THEN
+        BEGIN
+            PERFORM s_deep(n + 1);
+            IF n = 60 THEN RAISE division_by_zero; END IF;
+        EXCEPTION WHEN division_by_zero THEN NULL;
+        END;
+    END IF;
+END $$;
+SELECT s_deep(1);
+SELECT count(*), max(id) FROM s_s WHERE v = 'deep';
+-- locks taken in a savepoint
+BEGIN;
+SELECT id FROM s_s WHERE id = 22 FOR KEY SHARE;
+SAVEPOINT a;
+SELECT id FROM s_s WHERE id = 22 FOR UPDATE;
+UPDATE s_s SET v = 'locked' WHERE id = 22;
+ROLLBACK TO a;
+SELECT * FROM s_s WHERE id = 22 FOR SHARE;
+UPDATE s_s SET v = 'mine' WHERE id = 22;
+COMMIT;
+SELECT * FROM s_s WHERE id = 22;
+-- DDL and data together
+BEGIN;
+CREATE TABLE s_new (i int PRIMARY KEY) USING sofort;
+INSERT INTO s_new SELECT generate_series(1, 1000);
+SAVEPOINT a;
+TRUNCATE s_new;
+INSERT INTO s_new VALUES (1);
+SELECT count(*) FROM s_new;
+ROLLBACK TO a;
+SELECT count(*) FROM s_new;
+SAVEPOINT b;
+DROP TABLE s_new;
+ROLLBACK TO b;
+SELECT count(*), max(i) FROM s_new;
+CREATE INDEX ON s_new USING sofort_index ((i % 10));
+SAVEPOINT c;
+CREATE TABLE s_new2 (i int) USING sofort;
+INSERT INTO s_new2 VALUES (1);
+ROLLBACK TO c;
+COMMIT;
+SELECT count(*), max(i) FROM s_new;
+SELECT to_regclass('s_new2');
+BEGIN;
+TRUNCATE s_new;
+INSERT INTO s_new VALUES (5);
+ROLLBACK;
+SELECT count(*) FROM s_new;
+SELECT * FROM sofort.verify('s_new');
+SELECT * FROM sofort.verify('s_s');

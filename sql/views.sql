@@ -1,0 +1,88 @@
+-- What the views show.
+\set VERBOSITY terse
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+-- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
+-- (h_x), and says what came back, or how the two differ.
+CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE r text[]; n bigint; msg text;
+BEGIN
+    IF stmt ~* '^\s*(SELECT|VALUES|TABLE)' THEN
+        EXECUTE 'SELECT array_agg(x::text ORDER BY x::text COLLATE "C") FROM (' || stmt || ') x' INTO r;
+        RETURN array_prepend(coalesce(cardinality(r), 0) || ' rows', r);
+    END IF;
+    EXECUTE stmt;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN ARRAY[n || ' affected'];
+EXCEPTION WHEN OTHERS THEN
+    msg := regexp_replace(SQLERRM, '\m[sh]_', '@', 'g');
+    RETURN ARRAY['ERROR ' || SQLSTATE || ': ' || msg];
+END $$;
+CREATE FUNCTION pg_temp.twin(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE s text[]; h text[];
+BEGIN
+    s := pg_temp.half(regexp_replace(stmt, '@(\w)', 's_\1', 'g'));
+    h := pg_temp.half(regexp_replace(stmt, '@(\w)', 'h_\1', 'g'));
+    IF s IS DISTINCT FROM h THEN
+        RETURN 'DIFFERENT: sofort ' || left(s::text, 500) || ' heap ' || left(h::text, 500);
+    END IF;
+    RETURN s[1];
+END $$;
+-- Makes both tables: columns and constraints follow.
+CREATE FUNCTION pg_temp.make(name text, columns text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
+    EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
+END $$;
+SELECT status, reason, medium, promise <> '', life >= 1, layout_version, quota_bytes > used_bytes, used_bytes > 0, slab_bytes <= used_bytes, file_bytes >= used_bytes, dram_total > dram_used, dram_used > 0, path LIKE '/%' FROM sofort.pool;
+CREATE TABLE s_v (id int PRIMARY KEY, name text, few text, dropped int, big text) USING sofort;
+ALTER TABLE s_v DROP dropped;
+ALTER TABLE s_v ADD added int DEFAULT 7;
+SELECT relation, live_rows, dead_rows, blocks, pool_bytes >= 0, dram_bytes >= 0 FROM sofort.tables WHERE relation = 's_v'::regclass;
+SELECT stores AS before FROM sofort.pool \gset
+INSERT INTO s_v SELECT i, 'name ' || i, 'few' || i % 3, repeat('b', 3000), i FROM generate_series(1, 3000) i;
+SELECT relation, live_rows, dead_rows, blocks >= 12, pool_bytes > 0, dram_bytes >= 0 FROM sofort.tables WHERE relation = 's_v'::regclass;
+SELECT relation, attnum, column_name, type, encoding IN ('plain', 'dictionary', 'inline', 'reference', 'absent'), reason <> '' FROM sofort.columns WHERE relation = 's_v'::regclass ORDER BY attnum;
+SELECT encoding, dictionary_entries, dictionary_bytes > 0 FROM sofort.columns WHERE relation = 's_v'::regclass AND column_name = 'few';
+SELECT relation, index, is_unique, is_primary, placement, status, entries, dram_bytes > 0 FROM sofort.indexes WHERE relation = 's_v'::regclass;
+SELECT stores - :before FROM sofort.pool;
+BEGIN;
+SELECT count(*) FROM sofort.transactions WHERE pid = pg_backend_pid();
+INSERT INTO s_v VALUES (9999);
+SELECT state, xid = pg_current_xact_id(), entries > 0, life = (SELECT life FROM sofort.pool) FROM sofort.transactions WHERE pid = pg_backend_pid();
+ROLLBACK;
+SELECT count(*) FROM sofort.transactions WHERE pid = pg_backend_pid() AND state = 'active';
+DELETE FROM s_v WHERE id <= 1000;
+SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 's_v'::regclass;
+DROP TABLE s_v;
+SELECT stores - :before FROM sofort.pool;
+-- everything is described
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'sofort'::regnamespace AND obj_description(oid, 'pg_proc') IS NULL;
+SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'sofort'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND (col_description(c.oid, a.attnum) IS NULL OR obj_description(c.oid, 'pg_class') IS NULL);
+SELECT amname, obj_description(oid, 'pg_am') IS NOT NULL FROM pg_am WHERE amname LIKE 'sofort%' ORDER BY 1;
+-- every function of ours states its volatility and parallel safety; nothing dangerous is open
+SELECT proname FROM pg_proc WHERE pronamespace = 'sofort'::regnamespace AND NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1;
+SELECT proname FROM pg_proc WHERE pronamespace = 'sofort_test'::regnamespace AND has_function_privilege('public', oid, 'EXECUTE');
+-- this session's flushes
+CREATE TABLE s_flush (id int PRIMARY KEY, v int) USING sofort;
+INSERT INTO s_flush VALUES (1, 1);
+CREATE TEMP TABLE c AS SELECT * FROM sofort_test.flush_counters();
+UPDATE s_flush SET v = 2 WHERE id = 1;
+SELECT f.lines_flushed > c.lines_flushed, f.drains > c.drains FROM c, sofort_test.flush_counters() f;
+-- stop points
+SELECT sofort_test.arm('nowhere', 'wait');
+SELECT sofort_test.waiters('nowhere'), sofort_test.passages('nowhere');
+SELECT sofort_test.arm('nowhere', 'dance');
+SELECT sofort_test.arm('nowhere', 'wait', 0);
+SELECT sofort_test.disarm('nowhere');
+SELECT sofort_test.disarm();
+SELECT sofort_test.burn_xids(-1);
+BEGIN;
+SELECT pg_current_xact_id() IS NOT NULL;
+SELECT sofort_test.burn_xids(10);
+ROLLBACK;
+SELECT sofort_test.burn_xids(100000)::text::bigint >= 100000;
+INSERT INTO s_flush VALUES (2, 2);
+SELECT xmin::text::bigint > 100000 FROM s_flush WHERE id = 2;
+SELECT * FROM s_flush ORDER BY id;

@@ -1,0 +1,600 @@
+/*-------------------------------------------------------------------------
+ *
+ * constraint_index.c
+ *	  Which indexes of a sofort table become sofort indexes, and how they
+ *	  survive commands that know only btree constraint indexes.
+ *
+ * CREATE TABLE hands every constraint index to ProcessUtility as a generated
+ * IndexStmt, with the table in place: decided there.  ALTER TABLE does not:
+ * its raw constraints are changed before it runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "commands/tablecmds.h"
+#include "miscadmin.h"
+#include "parser/parse_type.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/indexam/indexam.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "exec_internal.h"
+
+typedef struct Recreated
+{
+	Oid			relid;
+	char	   *constraint;		/* survives the index */
+	Datum		options;
+} Recreated;
+
+struct AlterFollowUp
+{
+	List	   *recreated;		/* of Recreated */
+	List	   *to_sofort;		/* indexes that go back to sofort_index ... */
+	List	   *old_numbers;	/* ... and what their relfilenode was */
+	List	   *retyped;		/* indexes that change with the table's AM ... */
+	List	   *retyped_numbers;	/* ... likewise */
+};
+
+/* ---- which tables, types and options ---- */
+
+typedef struct TableTraits
+{
+	char		relkind;
+	char		persistence;
+	bool		is_partition;
+	Oid			am;
+} TableTraits;
+
+static bool
+table_traits(Oid relid, TableTraits *t)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	t->relkind = form->relkind;
+	t->persistence = form->relpersistence;
+	t->is_partition = form->relispartition;
+	t->am = form->relam;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+/*
+ * Do constraints of such a table get sofort indexes?  Partitions do not: their
+ * constraints must match the parent's, which is always a btree, and INSERT ...
+ * ON CONFLICT through the parent could not use them.
+ */
+static bool
+takes_sofort_constraints(const TableTraits *t)
+{
+	return sofort_default_index == EXEC_DEFAULT_INDEX_SOFORT &&
+		t->relkind == RELKIND_RELATION &&
+		t->persistence == RELPERSISTENCE_PERMANENT &&
+		!t->is_partition &&
+		OidIsValid(t->am) && t->am == exec_table_am_oid();
+}
+
+/* Types of other extensions get their operator class when they are met first. */
+static bool
+type_has_opclass(Oid type, Oid index_am)
+{
+	return OidIsValid(type) &&
+		(OidIsValid(GetDefaultOpClass(type, index_am)) || indexam_provide_opclass(type));
+}
+
+/* Only options that sofort_index knows; with fillfactor the user wants btree. */
+static bool
+options_fit_sofort(List *options)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "placement") != 0)
+			return false;
+	return true;
+}
+
+static List *
+options_without_placement(List *options)
+{
+	List	   *kept = NIL;
+	ListCell   *lc;
+
+	foreach(lc, options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "placement") != 0)
+			kept = lappend(kept, lfirst(lc));
+	return kept;
+}
+
+/* ---- CREATE TABLE, CREATE INDEX ---- */
+
+static bool
+index_columns_fit(const IndexStmt *stmt, Oid relid, Oid index_am)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->indexParams)
+	{
+		IndexElem  *elem = lfirst_node(IndexElem, lc);
+		AttrNumber	attnum;
+
+		if (elem->name == NULL || elem->opclass != NIL)
+			return false;
+		attnum = get_attnum(relid, elem->name);
+		if (attnum == InvalidAttrNumber || !type_has_opclass(get_atttype(relid, attnum), index_am))
+			return false;
+	}
+	return true;
+}
+
+void
+constraint_fix_index(IndexStmt *stmt, bool generated)
+{
+	TableTraits t;
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	Oid			index_am;
+
+	if (!OidIsValid(relid) || stmt->excludeOpNames != NIL || !table_traits(relid, &t))
+		return;
+	index_am = exec_index_am_oid();
+	if (!OidIsValid(index_am))
+		return;
+
+	if (strcmp(stmt->accessMethod, DEFAULT_INDEX_TYPE) == 0)
+	{
+		if (generated && stmt->isconstraint && takes_sofort_constraints(&t) &&
+			options_fit_sofort(stmt->options) && index_columns_fit(stmt, relid, index_am))
+			stmt->accessMethod = pstrdup(INDEX_AM_NAME);
+		return;
+	}
+	if (strcmp(stmt->accessMethod, INDEX_AM_NAME) != 0)
+		return;
+
+	/* LIKE ... INCLUDING INDEXES clones the access method of the original */
+	if (generated && stmt->transformed &&
+		(t.am != exec_table_am_oid() || (stmt->unique && t.is_partition) ||
+		 (stmt->isconstraint && sofort_default_index == EXEC_DEFAULT_INDEX_BTREE)))
+	{
+		stmt->accessMethod = pstrdup(DEFAULT_INDEX_TYPE);
+		stmt->options = options_without_placement(stmt->options);
+		return;
+	}
+	if (SOFORT_LEAF_UNIQUE_NEEDS_BTREE && stmt->unique && t.is_partition)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a partition cannot have a unique index with access method \"%s\"",
+						INDEX_AM_NAME),
+				 errdetail("INSERT ... ON CONFLICT through the partitioned table could not use it."),
+				 errhint("Use btree for unique indexes of partitions.")));
+}
+
+/* ---- ALTER TABLE: new constraints ---- */
+
+static Oid
+type_of_name(TypeName *name)
+{
+	static const char *const serials[] = {
+		"smallserial", "serial2", "serial", "serial4", "bigserial", "serial8"
+	};
+	Type		type;
+	Oid			oid;
+
+	if (name == NULL)
+		return InvalidOid;
+	if (list_length(name->names) == 1 && !name->pct_type && name->arrayBounds == NIL)
+		for (int i = 0; i < (int) lengthof(serials); i++)
+			if (strcmp(strVal(linitial(name->names)), serials[i]) == 0)
+				return i < 2 ? INT2OID : i < 4 ? INT4OID : INT8OID;
+	type = LookupTypeName(NULL, name, NULL, true);
+	if (type == NULL)
+		return InvalidOid;
+	oid = typeTypeId(type);
+	ReleaseSysCache(type);
+	return oid;
+}
+
+/* The type that a column will have after this ALTER TABLE. */
+static Oid
+column_type_after(Oid relid, const AlterTableStmt *stmt, const char *column)
+{
+	ListCell   *lc;
+	AttrNumber	attnum;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AddColumn &&
+			strcmp(castNode(ColumnDef, cmd->def)->colname, column) == 0)
+			return type_of_name(castNode(ColumnDef, cmd->def)->typeName);
+		if (cmd->subtype == AT_AlterColumnType && strcmp(cmd->name, column) == 0)
+			return type_of_name(castNode(ColumnDef, cmd->def)->typeName);
+	}
+	attnum = get_attnum(relid, column);
+	return attnum == InvalidAttrNumber ? InvalidOid : get_atttype(relid, attnum);
+}
+
+/* column: of a column constraint, else NULL. */
+static void
+fix_constraint(Constraint *c, Oid relid, const AlterTableStmt *stmt, const char *column)
+{
+	Oid			index_am = exec_index_am_oid();
+	ListCell   *lc;
+
+	if ((c->contype != CONSTR_PRIMARY && c->contype != CONSTR_UNIQUE) ||
+		c->access_method != NULL || c->indexname != NULL || !OidIsValid(index_am) ||
+		!options_fit_sofort(c->options))
+		return;
+	if (column && !type_has_opclass(column_type_after(relid, stmt, column), index_am))
+		return;
+	foreach(lc, c->keys)
+		if (!type_has_opclass(column_type_after(relid, stmt, strVal(lfirst(lc))), index_am))
+			return;
+	c->access_method = pstrdup(INDEX_AM_NAME);
+}
+
+static void
+fix_new_constraints(AlterTableStmt *stmt, Oid relid, const TableTraits *t)
+{
+	ListCell   *lc;
+
+	if (!takes_sofort_constraints(t))
+		return;
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint))
+			fix_constraint(castNode(Constraint, cmd->def), relid, stmt, NULL);
+		else if (cmd->subtype == AT_AddColumn)
+		{
+			ColumnDef  *def = castNode(ColumnDef, cmd->def);
+			ListCell   *lc2;
+
+			foreach(lc2, def->constraints)
+				if (IsA(lfirst(lc2), Constraint))
+					fix_constraint(lfirst_node(Constraint, lc2), relid, stmt, def->colname);
+		}
+	}
+}
+
+/* ---- ALTER TABLE: existing indexes ---- */
+
+static Oid
+relation_am(Oid relid)
+{
+	TableTraits t;
+
+	return table_traits(relid, &t) ? t.am : InvalidOid;
+}
+
+static Oid
+relation_number(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			number;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	number = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
+	ReleaseSysCache(tuple);
+	return number;
+}
+
+/* OIDs of the indexes of a table that the caller has locked. */
+static List *
+indexes_of(Oid relid)
+{
+	Relation	rel = relation_open(relid, NoLock);
+	List	   *indexes = list_copy(RelationGetIndexList(rel));
+
+	relation_close(rel, NoLock);
+	return indexes;
+}
+
+static bool
+index_is_unique(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	bool		unique;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	unique = ((Form_pg_index) GETSTRUCT(tuple))->indisunique;
+	ReleaseSysCache(tuple);
+	return unique;
+}
+
+/* Is this index of a PRIMARY KEY or UNIQUE constraint (not EXCLUDE)? */
+static Oid
+unique_constraint_of(Oid index)
+{
+	return index_is_unique(index) ? get_index_constraint(index) : InvalidOid;
+}
+
+static bool
+index_types_fit(Oid index, Oid index_am)
+{
+	Relation	rel = relation_open(index, AccessShareLock);
+	bool		fit = true;
+
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(rel); i++)
+		if (!type_has_opclass(rel->rd_opcintype[i], index_am) ||
+			rel->rd_opfamily[i] !=
+			get_opclass_family(GetDefaultOpClass(rel->rd_opcintype[i], BTREE_AM_OID)))
+			fit = false;
+	relation_close(rel, AccessShareLock);
+	return fit;
+}
+
+/*
+ * ALTER COLUMN TYPE drops constraint indexes and makes them again from their
+ * definition, which does not name the access method; storage parameters that
+ * only sofort_index knows would make that fail.
+ */
+static void
+remember_recreated(AlterFollowUp *todo, Oid root, bool recurse, LOCKMODE lockmode)
+{
+	List	   *rels = recurse ? find_all_inheritors(root, lockmode, NULL) : list_make1_oid(root);
+	Oid			index_am = exec_index_am_oid();
+	ListCell   *lc;
+
+	foreach(lc, rels)
+	{
+		ListCell   *lc2;
+
+		if (relation_am(lfirst_oid(lc)) != exec_table_am_oid())
+			continue;
+		foreach(lc2, indexes_of(lfirst_oid(lc)))
+		{
+			Oid			index = lfirst_oid(lc2);
+			Oid			constraint;
+			Recreated  *r;
+
+			if (relation_am(index) != index_am ||
+				!OidIsValid(constraint = unique_constraint_of(index)))
+				continue;
+			r = palloc(sizeof(Recreated));
+			r->relid = lfirst_oid(lc);
+			r->constraint = get_constraint_name(constraint);
+			r->options = index_options(index);
+			if (r->options != (Datum) 0)
+				index_set_options(index, (Datum) 0);
+			todo->recreated = lappend(todo->recreated, r);
+		}
+	}
+}
+
+/*
+ * ADD CONSTRAINT ... USING INDEX insists on a btree.  Alone, the command only
+ * looks at the catalogs; with others in one ALTER TABLE something might read
+ * the index, so that it must be a real one.
+ */
+static void
+lend_index(AlterFollowUp *todo, const AlterTableStmt *stmt, Oid relid, const Constraint *c)
+{
+	Oid			index = get_relname_relid(c->indexname, get_rel_namespace(relid));
+
+	if (!OidIsValid(index) || relation_am(index) != exec_index_am_oid() ||
+		IndexGetRelation(index, true) != relid || list_member_oid(todo->to_sofort, index))
+		return;
+	LockRelationOid(index, AccessExclusiveLock);
+	todo->to_sofort = lappend_oid(todo->to_sofort, index);
+	if (list_length(stmt->cmds) == 1)
+	{
+		index_convert(index, BTREE_AM_OID, false);
+		todo->old_numbers = lappend_oid(todo->old_numbers, relation_number(index));
+	}
+	else
+	{
+		index_convert(index, BTREE_AM_OID, true);
+		todo->old_numbers = lappend_oid(todo->old_numbers, InvalidOid);
+	}
+}
+
+/*
+ * SET ACCESS METHOD rewrites the table and builds all its indexes anew, each
+ * with its access method: change that first.
+ */
+static void
+retype_indexes(AlterFollowUp *todo, Oid relid, const TableTraits *before, const TableTraits *after)
+{
+	Oid			index_am = exec_index_am_oid();
+	bool		to_sofort = takes_sofort_constraints(after);
+	ListCell   *lc;
+
+	foreach(lc, indexes_of(relid))
+	{
+		Oid			index = lfirst_oid(lc);
+		Oid			am = relation_am(index);
+		Oid			new_am = am;
+
+		if (am == index_am && after->am != exec_table_am_oid())
+			new_am = BTREE_AM_OID;
+		else if (am == BTREE_AM_OID && to_sofort && OidIsValid(unique_constraint_of(index)) &&
+				 index_types_fit(index, index_am) && index_options_fit(index, index_am))
+			new_am = index_am;
+		if (new_am == am)
+			continue;
+		LockRelationOid(index, AccessExclusiveLock);
+		if (!index_options_fit(index, new_am))
+			index_set_options(index, (Datum) 0);
+		index_convert(index, new_am, false);
+		todo->retyped = lappend_oid(todo->retyped, index);
+		todo->retyped_numbers = lappend_oid(todo->retyped_numbers, relation_number(index));
+	}
+}
+
+/* A table that becomes a partition: unique indexes must be btrees from now on. */
+static void
+prepare_partition(const PartitionCmd *cmd)
+{
+	Oid			relid = RangeVarGetRelid(cmd->name, AccessExclusiveLock, true);
+	Oid			index_am = exec_index_am_oid();
+	ListCell   *lc;
+
+	if (!OidIsValid(relid) || !compat_owns_relation(relid, GetUserId()) ||
+		get_rel_relkind(relid) != RELKIND_RELATION)
+		return;					/* the command itself reports that */
+	foreach(lc, indexes_of(relid))
+	{
+		Oid			index = lfirst_oid(lc);
+
+		if (relation_am(index) != index_am || !index_is_unique(index))
+			continue;
+		LockRelationOid(index, AccessExclusiveLock);
+		if (!index_options_fit(index, BTREE_AM_OID))
+			index_set_options(index, (Datum) 0);
+		index_convert(index, BTREE_AM_OID, true);
+	}
+}
+
+/* Could any of the commands concern us?  (Most ALTER TABLEs leave here.) */
+static bool
+alter_is_relevant(const AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (stmt->objtype != OBJECT_TABLE && stmt->objtype != OBJECT_MATVIEW)
+		return false;
+	foreach(lc, stmt->cmds)
+		switch (lfirst_node(AlterTableCmd, lc)->subtype)
+		{
+			case AT_AddColumn:
+			case AT_AddConstraint:
+			case AT_AlterColumnType:
+			case AT_AttachPartition:
+			case AT_SetAccessMethod:
+			case AT_SetUnLogged:
+				return true;
+			default:
+				break;
+		}
+	return false;
+}
+
+static void
+prepare_command(AlterFollowUp *todo, AlterTableStmt *stmt, AlterTableCmd *cmd, Oid relid,
+				LOCKMODE lockmode)
+{
+	if (cmd->subtype == AT_AlterColumnType && todo->recreated == NIL)
+		remember_recreated(todo, relid, stmt->relation->inh, lockmode);
+	else if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint) &&
+			 castNode(Constraint, cmd->def)->indexname != NULL)
+		lend_index(todo, stmt, relid, castNode(Constraint, cmd->def));
+	else if (cmd->subtype == AT_AttachPartition)
+		prepare_partition(castNode(PartitionCmd, cmd->def));
+}
+
+AlterFollowUp *
+constraint_before_alter(AlterTableStmt *stmt)
+{
+	AlterFollowUp *todo;
+	TableTraits before;
+	TableTraits after;
+	LOCKMODE	lockmode;
+	Oid			relid;
+	ListCell   *lc;
+
+	if (!alter_is_relevant(stmt) || !OidIsValid(exec_table_am_oid()) ||
+		!OidIsValid(exec_index_am_oid()))
+		return NULL;
+	lockmode = AlterTableGetLockLevel(stmt->cmds);
+	relid = AlterTableLookupRelation(stmt, lockmode);
+	if (!OidIsValid(relid) || !table_traits(relid, &before) ||
+		(before.relkind != RELKIND_RELATION && before.relkind != RELKIND_PARTITIONED_TABLE &&
+		 before.relkind != RELKIND_MATVIEW))
+		return NULL;
+	refuse_alter_table(relid, stmt);
+
+	after = before;
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_SetAccessMethod && cmd->name != NULL)
+			after.am = get_table_am_oid(cmd->name, false);
+	}
+	todo = palloc0(sizeof(AlterFollowUp));
+	fix_new_constraints(stmt, relid, &after);
+	foreach(lc, stmt->cmds)
+		prepare_command(todo, stmt, lfirst_node(AlterTableCmd, lc), relid, lockmode);
+	if (after.am != before.am && before.relkind != RELKIND_PARTITIONED_TABLE)
+		retype_indexes(todo, relid, &before, &after);
+	return todo;
+}
+
+/* Indexes that ALTER COLUMN TYPE made again as btrees. */
+static void
+convert_recreated(const AlterFollowUp *todo)
+{
+	Oid			index_am = exec_index_am_oid();
+	ListCell   *lc;
+
+	foreach(lc, todo->recreated)
+	{
+		Recreated  *r = lfirst(lc);
+		Oid			constraint = get_relation_constraint_oid(r->relid, r->constraint, true);
+		Oid			index = OidIsValid(constraint) ? get_constraint_index(constraint) : InvalidOid;
+		bool		convert;
+
+		if (!OidIsValid(index))
+			continue;
+		convert = relation_am(index) == BTREE_AM_OID;
+		if (convert && (relation_am(r->relid) != exec_table_am_oid() ||
+						!index_types_fit(index, index_am)))
+			continue;
+		if (r->options != (Datum) 0 && (convert || relation_am(index) == index_am))
+			index_set_options(index, r->options);
+		if (convert)
+			index_convert(index, index_am, true);
+	}
+}
+
+void
+constraint_after_alter(AlterFollowUp *todo)
+{
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	if (todo == NULL)
+		return;
+	if (todo->recreated || todo->to_sofort || todo->retyped)
+		CommandCounterIncrement();
+	convert_recreated(todo);
+
+	/* lent as a btree; contents untouched unless something was rewritten */
+	forboth(lc, todo->to_sofort, lc2, todo->old_numbers)
+	{
+		Oid			index = lfirst_oid(lc);
+
+		if (relation_am(index) == BTREE_AM_OID &&
+			relation_am(IndexGetRelation(index, false)) == exec_table_am_oid())
+			index_convert(index, exec_index_am_oid(),
+						  relation_number(index) != lfirst_oid(lc2));
+	}
+
+	/* the rewrite has built them; if there was none after all, do it now */
+	forboth(lc, todo->retyped, lc2, todo->retyped_numbers)
+		if (relation_number(lfirst_oid(lc)) == lfirst_oid(lc2))
+			index_rebuild(lfirst_oid(lc));
+}

@@ -1,0 +1,248 @@
+/*-------------------------------------------------------------------------
+ *
+ * exec.c
+ *	  Installs the hooks of src/exec and hands on what they catch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/recovery/recovery.h"
+#include "sofort/store/store.h"
+
+#include "exec_internal.h"
+
+int			sofort_default_index = EXEC_DEFAULT_INDEX_SOFORT;
+
+const struct config_enum_entry exec_default_index_options[] = {
+	{"sofort", EXEC_DEFAULT_INDEX_SOFORT, false},
+	{"btree", EXEC_DEFAULT_INDEX_BTREE, false},
+	{NULL, 0, false}
+};
+
+static ProcessUtility_hook_type next_process_utility;
+static ExecutorStart_hook_type next_executor_start;
+static object_access_hook_type next_object_access;
+
+/* Database whose DROP succeeded but has not committed yet. */
+static Oid	dropped_database = InvalidOid;
+
+Oid
+exec_table_am_oid(void)
+{
+	return get_table_am_oid(TABLE_AM_NAME, true);
+}
+
+Oid
+exec_index_am_oid(void)
+{
+	return get_index_am_oid(INDEX_AM_NAME, true);
+}
+
+static void
+call_next(PlannedStmt *pstmt, const char *query, bool read_only, ProcessUtilityContext context,
+		  ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (next_process_utility)
+		next_process_utility(pstmt, query, read_only, context, params, env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query, read_only, context, params, env, dest, qc);
+}
+
+/* Statements that want this database for themselves. */
+static void
+clear_database_of_workers(Node *stmt)
+{
+	const char *name = NULL;
+	Oid			db;
+
+	if (IsA(stmt, DropdbStmt))
+		name = castNode(DropdbStmt, stmt)->dbname;
+	else if (IsA(stmt, AlterDatabaseStmt))
+		name = castNode(AlterDatabaseStmt, stmt)->dbname;
+	else if (IsA(stmt, RenameStmt) && castNode(RenameStmt, stmt)->renameType == OBJECT_DATABASE)
+		name = castNode(RenameStmt, stmt)->subname;
+	if (name == NULL)
+		return;
+	db = get_database_oid(name, true);
+	if (OidIsValid(db) && compat_owns_database(db, GetUserId()))
+		recovery_leave_database(db);
+}
+
+/* Before a statement runs; may change it, may refuse it. */
+static AlterFollowUp *
+before_statement(Node *stmt, ProcessUtilityContext context)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_CreateStmt:
+			if (castNode(CreateStmt, stmt)->partspec == NULL)
+				refuse_create_table(castNode(CreateStmt, stmt)->relation,
+									castNode(CreateStmt, stmt)->accessMethod);
+			break;
+		case T_CreateTableAsStmt:
+			refuse_create_table(castNode(CreateTableAsStmt, stmt)->into->rel,
+								castNode(CreateTableAsStmt, stmt)->into->accessMethod);
+			break;
+		case T_IndexStmt:
+			constraint_fix_index(castNode(IndexStmt, stmt),
+								 context == PROCESS_UTILITY_SUBCOMMAND);
+			break;
+		case T_AlterTableStmt:
+			return constraint_before_alter(castNode(AlterTableStmt, stmt));
+		case T_CreatedbStmt:
+			refuse_template_begin(castNode(CreatedbStmt, stmt));
+			break;
+		case T_AlterDatabaseStmt:
+			clear_database_of_workers(stmt);
+			refuse_alter_database_tablespace(castNode(AlterDatabaseStmt, stmt));
+			break;
+		case T_DropdbStmt:
+		case T_RenameStmt:
+			clear_database_of_workers(stmt);
+			break;
+		default:
+			break;
+	}
+	return NULL;
+}
+
+/* Is this one of the statements that before_statement() may scribble on? */
+static bool
+changes_statement(Node *stmt)
+{
+	return IsA(stmt, IndexStmt) || IsA(stmt, AlterTableStmt);
+}
+
+static void
+exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
+					 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *env,
+					 DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+	AlterFollowUp *todo;
+	Oid			dropping = InvalidOid;
+
+	if (read_only && changes_statement(stmt))
+	{
+		pstmt = copyObject(pstmt);
+		stmt = pstmt->utilityStmt;
+		read_only = false;
+	}
+	if (IsA(stmt, DropdbStmt))
+		dropping = get_database_oid(castNode(DropdbStmt, stmt)->dbname, true);
+
+	/* (stmt does not outlive COMMIT and the like: look at it only before) */
+	todo = before_statement(stmt, context);
+	if (IsA(stmt, CreatedbStmt))
+	{
+		/* armed for this statement only; after an error the callback disarms */
+		call_next(pstmt, query, read_only, context, params, env, dest, qc);
+		refuse_template_end();
+	}
+	else if (IsA(stmt, CopyStmt))
+	{
+		call_next(pstmt, query, read_only, context, params, env, dest, qc);
+		sequences_note_copy(castNode(CopyStmt, stmt));
+	}
+	else
+		call_next(pstmt, query, read_only, context, params, env, dest, qc);
+
+	constraint_after_alter(todo);
+	if (OidIsValid(dropping))
+		dropped_database = dropping;
+}
+
+static void
+exec_executor_start(QueryDesc *desc, int eflags)
+{
+	SequenceScope outer;
+
+	sequences_enter(&outer);
+	PG_TRY();
+	{
+		if (next_executor_start)
+			next_executor_start(desc, eflags);
+		else
+			standard_ExecutorStart(desc, eflags);
+		if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		{
+			sequences_note_plan(desc);
+			plan_started(desc, eflags);
+		}
+	}
+	PG_FINALLY();
+	{
+		sequences_leave(&outer);
+	}
+	PG_END_TRY();
+}
+
+static void
+exec_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	if (next_object_access)
+		next_object_access(access, class_id, object_id, sub_id, arg);
+
+	if (access == OAT_FUNCTION_EXECUTE)
+		sequences_function(object_id);
+	else if (access == OAT_POST_CREATE && class_id == DatabaseRelationId)
+		refuse_template_check();
+}
+
+static void
+exec_xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			sequences_pre_commit();
+			break;
+		case XACT_EVENT_COMMIT:
+			sequences_forget();
+			if (OidIsValid(dropped_database))
+			{
+				Oid			db = dropped_database;
+
+				dropped_database = InvalidOid;
+				store_drop_database(db);
+			}
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			sequences_forget();
+			refuse_template_end();
+			dropped_database = InvalidOid;
+			break;
+		default:
+			break;
+	}
+}
+
+void
+exec_init(void)
+{
+	DefineCustomEnumVariable("sofort.default_index",
+							 "Index access method of PRIMARY KEY and UNIQUE on sofort tables.",
+							 "CREATE INDEX without USING makes a btree in any case.",
+							 &sofort_default_index,
+							 EXEC_DEFAULT_INDEX_SOFORT,
+							 exec_default_index_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	next_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = exec_process_utility;
+	next_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = exec_executor_start;
+	next_object_access = object_access_hook;
+	object_access_hook = exec_object_access;
+	RegisterXactCallback(exec_xact_callback, NULL);
+}

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * exec_internal.h
+ *	  Between the files of src/exec.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_EXEC_INTERNAL_H
+#define SOFORT_EXEC_INTERNAL_H
+
+#include "executor/execdesc.h"
+#include "nodes/parsenodes.h"
+#include "sofort/exec/exec.h"
+#include "tcop/utility.h"
+
+#define TABLE_AM_NAME	"sofort"
+#define INDEX_AM_NAME	"sofort_index"
+
+/* ---- constraint_index.c ---- */
+
+/* What an ALTER TABLE leaves to be done after it; NULL: nothing. */
+typedef struct AlterFollowUp AlterFollowUp;
+
+/* CREATE INDEX, also those that CREATE TABLE generates; scribbles on stmt. */
+extern void constraint_fix_index(IndexStmt *stmt, bool generated);
+
+/*
+ * Before ALTER TABLE: locks the relation as the command will, changes the
+ * statement in place, converts indexes that the command could not cope with.
+ */
+extern AlterFollowUp *constraint_before_alter(AlterTableStmt *stmt);
+extern void constraint_after_alter(AlterFollowUp *todo);
+
+/* ---- convert_index.c ---- */
+
+/*
+ * Make the index one of the access method am: catalogs, this backend's relcache
+ * entry and, if rebuild, the contents.  The caller holds AccessExclusiveLock on
+ * the table.  Without rebuild the caller knows that something else rebuilds the
+ * index, or that it is converted back before anybody reads it.
+ */
+extern void index_convert(Oid index, Oid am, bool rebuild);
+
+/* Build the index anew, as REINDEX. */
+extern void index_rebuild(Oid index);
+
+/* Does the index have storage parameters that the access method does not know? */
+extern bool index_options_fit(Oid index, Oid am);
+
+/* pg_class.reloptions of an index, copied; (Datum) 0 if NULL.  And set them. */
+extern Datum index_options(Oid index);
+extern void index_set_options(Oid index, Datum options);
+
+/* ---- refuse.c ---- */
+
+/* 0A000 for what this version does not support. */
+extern void refuse_create_table(const RangeVar *rel, const char *access_method);
+extern void refuse_alter_table(Oid relid, const AlterTableStmt *stmt);
+extern void refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt);
+
+/* CREATE DATABASE: remembers the template; checked once it is locked. */
+extern void refuse_template_begin(const CreatedbStmt *stmt);
+extern void refuse_template_check(void);
+extern void refuse_template_end(void);
+
+/* ---- plan_hooks.c ---- */
+
+extern void plan_started(QueryDesc *desc, int eflags);
+
+/* ---- sequences.c ---- */
+
+/* A function is being prepared for execution (OAT_FUNCTION_EXECUTE). */
+extern void sequences_function(Oid function);
+
+/* Around ExecutorStart: the state before, and what the plan turned out to use. */
+typedef struct SequenceScope
+{
+	bool		in_start;
+	int			calls;
+} SequenceScope;
+
+extern void sequences_enter(SequenceScope *outer);
+extern void sequences_leave(const SequenceScope *outer);
+extern void sequences_note_plan(QueryDesc *desc);
+extern void sequences_note_copy(const CopyStmt *stmt);
+extern void sequences_pre_commit(void);
+extern void sequences_forget(void);
+
+#endif							/* SOFORT_EXEC_INTERNAL_H */

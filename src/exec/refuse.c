@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * refuse.c
+ *	  Clear errors for what this version does not support.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/recovery/recovery.h"
+#include "sofort/store/store.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "exec_internal.h"
+
+/* Template of the CREATE DATABASE that is running. */
+static const char *template_name = NULL;
+
+static void
+refuse_persistence(const char *kind, bool by_default)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s tables cannot use the table access method \"sofort\"", kind),
+			 by_default ?
+			 errhint("It comes from default_table_access_method here; add USING heap to the command.") :
+			 errhint("Use heap for such a table.")));
+}
+
+void
+refuse_create_table(const RangeVar *rel, const char *access_method)
+{
+	const char *am = access_method ? access_method : default_table_access_method;
+
+	if (rel->relpersistence == RELPERSISTENCE_PERMANENT || strcmp(am, TABLE_AM_NAME) != 0)
+		return;
+	refuse_persistence(rel->relpersistence == RELPERSISTENCE_TEMP ? "temporary" : "unlogged",
+					   access_method == NULL);
+}
+
+void
+refuse_alter_table(Oid relid, const AlterTableStmt *stmt)
+{
+	HeapTuple	tuple;
+	Form_pg_class form;
+	bool		sofort;
+	char		persistence;
+	bool		unlogged = false;
+	ListCell   *lc;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	sofort = OidIsValid(form->relam) && form->relam == exec_table_am_oid();
+	persistence = form->relpersistence;
+	ReleaseSysCache(tuple);
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_SetUnLogged)
+			unlogged = true;
+		if (cmd->subtype == AT_SetAccessMethod)
+			sofort = cmd->name && strcmp(cmd->name, TABLE_AM_NAME) == 0;
+		if (cmd->subtype == AT_SetLogged)
+			persistence = RELPERSISTENCE_PERMANENT;
+	}
+	if (!sofort)
+		return;
+	if (unlogged || persistence == RELPERSISTENCE_UNLOGGED)
+		refuse_persistence("unlogged", false);
+	if (persistence == RELPERSISTENCE_TEMP)
+		refuse_persistence("temporary", false);
+}
+
+/*
+ * CREATE DATABASE copies files, and a sofort table's rows are not in its file.
+ * The template is looked at when the new pg_database row is made: then nobody
+ * is connected to it and nobody can connect, and nothing has been copied.
+ */
+void
+refuse_template_begin(const CreatedbStmt *stmt)
+{
+	const char *name = "template1";
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+			name = defGetString(option);
+	}
+	recovery_leave_database(get_database_oid(name, true));
+	template_name = name;		/* the statement outlives the command */
+}
+
+void
+refuse_template_check(void)
+{
+	uint64		nstores = 0;
+	Oid			db;
+
+	if (template_name == NULL)
+		return;
+	db = get_database_oid(template_name, true);
+	if (OidIsValid(db) && store_database_in_use(db, &nstores))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot copy database \"%s\" because it contains sofort tables", template_name),
+				 errdetail_plural("The pool holds the data of " UINT64_FORMAT " table of this database.",
+								  "The pool holds the data of " UINT64_FORMAT " tables of this database.",
+								  (unsigned long) nstores, nstores),
+				 errhint("Use pg_dump and pg_restore, or another template.")));
+}
+
+void
+refuse_template_end(void)
+{
+	template_name = NULL;
+}
+
+/*
+ * ALTER DATABASE SET TABLESPACE moves files and changes the locators of all
+ * relations in the default tablespace.  Locks out new connections first, so
+ * that the answer stays true; with others connected the command fails anyway.
+ */
+void
+refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt)
+{
+	bool		moves = false;
+	uint64		nstores = 0;
+	int			nbackends;
+	int			nprepared;
+	Oid			db;
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
+			moves = true;
+	if (!moves)
+		return;
+	db = get_database_oid(stmt->dbname, true);
+	if (!OidIsValid(db) || !compat_owns_database(db, GetUserId()) || db == MyDatabaseId)
+		return;					/* the command itself reports that */
+
+	LockSharedObject(DatabaseRelationId, db, 0, AccessExclusiveLock);
+	if (get_database_oid(stmt->dbname, true) != db ||
+		CountOtherDBBackends(db, &nbackends, &nprepared))
+		return;					/* likewise */
+	if (store_database_in_use(db, &nstores))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change the tablespace of database \"%s\" because it contains sofort tables",
+						stmt->dbname),
+				 errdetail_plural("The pool holds the data of " UINT64_FORMAT " table of this database.",
+								  "The pool holds the data of " UINT64_FORMAT " tables of this database.",
+								  (unsigned long) nstores, nstores),
+				 errhint("Move its tables and indexes with ALTER TABLE ... SET TABLESPACE.")));
+}

@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * am.c
+ *	  The index access method "sofort_index".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/nbtree.h"
+#include "access/xlog.h"
+#include "catalog/index.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_opclass.h"
+#include "commands/defrem.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/pathnodes.h"
+#include "sofort/compat/indexam.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/pmem/pool.h"
+#include "storage/ipc.h"
+#include "utils/index_selfuncs.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+
+#include "am_internal.h"
+
+PG_FUNCTION_INFO_V1(sofort_index_handler);
+
+bool
+am_is_ours(Relation index)
+{
+	return index->rd_indam != NULL && index->rd_indam->aminsert == am_insert;
+}
+
+/*
+ * The trees are not logged: those of heap tables would miss what a standby
+ * replays.  And row ids have room for 256 rows per block.
+ */
+void
+am_check_table(Relation heap)
+{
+	if (heap->rd_rel->relam != get_table_am_oid(TABLE_AM_NAME, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" supports only tables that use access method \"%s\"",
+						INDEX_AM_NAME, TABLE_AM_NAME),
+				 errdetail("Table \"%s\" uses another one.", RelationGetRelationName(heap)),
+				 errhint("Create a btree index.")));
+	if (heap->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" does not support temporary and unlogged tables in this version",
+						INDEX_AM_NAME)));
+}
+
+/* ---- build ---- */
+
+static void
+forget_build(int code, Datum arg)
+{
+	SofortIndex *shared = (SofortIndex *) DatumGetPointer(arg);
+
+	shared->builder_pid = 0;
+	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
+}
+
+static IndexBuildResult *
+am_build(Relation heap, Relation index, struct IndexInfo *info)
+{
+	IndexBuildResult *result = palloc0(sizeof(IndexBuildResult));
+	IndexKeys	keys;
+
+	am_check_table(heap);
+	pool_require();
+	keys_format(index, &keys.format);
+	keys_init(&keys, index);
+	keys.shared = registry_create(index);
+	if (index->rd_amcache != NULL)
+	{
+		pfree(index->rd_amcache);
+		index->rd_amcache = NULL;
+	}
+
+	pg_atomic_write_u32(&keys.shared->state, INDEX_BUILDING);
+	keys.shared->builder_pid = MyProcPid;
+	PG_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
+	{
+		keys.tree = build_tree(&keys, heap, info, info->ii_Unique, false,
+							   am_fillfactor(index), &result->heap_tuples);
+		registry_publish(keys.shared, keys.tree, &keys.format);
+		keys.shared->builder_pid = 0;
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
+	result->index_tuples = (double) pg_atomic_read_u64(&keys.tree->entries);
+	return result;
+}
+
+/* The init fork of an unlogged index: there is nothing to put there. */
+static void
+am_buildempty(Relation index)
+{
+}
+
+/* ---- planner ---- */
+
+static bool
+am_canreturn(Relation index, int attno)
+{
+	return true;
+}
+
+/*
+ * nbtree's estimate, with the size and the height of the tree instead of those
+ * of a file.
+ */
+static void
+am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup_cost,
+				Cost *total_cost, Selectivity *selectivity, double *correlation, double *pages)
+{
+	IndexOptInfo *info = path->indexinfo;
+	Relation	index = index_open(info->indexoid, NoLock);
+	IndexamStats stats;
+
+	if (pool_status() == POOL_READY)
+	{
+		indexam_stats(index, &stats);
+		if (strcmp(stats.state, "ready") == 0)
+		{
+			info->pages = Max(1, (BlockNumber) (stats.bytes_dram / BLCKSZ));
+			info->tree_height = stats.height;
+			if (info->indpred != NIL)
+				info->tuples = (double) stats.entries;
+		}
+		else
+		{
+			/* after a restart: as if it had been built */
+			info->pages = Max(1, (BlockNumber) (info->rel->tuples * 32 / BLCKSZ));
+			info->tree_height = 2;
+			if (info->indpred != NIL)
+				info->tuples = Max(info->tuples, index->rd_rel->reltuples);
+		}
+	}
+	index_close(index, NoLock);
+	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity, correlation,
+				   pages);
+}
+
+static bool
+am_property(Oid index_oid, int attno, IndexAMProperty prop, const char *propname, bool *res,
+			bool *isnull)
+{
+	if (prop != AMPROP_RETURNABLE || attno == 0)
+		return false;			/* the generic answer */
+	*res = true;
+	return true;
+}
+
+/* A placeholder is as valid as the btree class that it stands for. */
+static bool
+am_validate(Oid opclass)
+{
+	Oid			btree = opclass_of_btree(opclass);
+
+	if (!OidIsValid(btree))
+	{
+		ereport(INFO,
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+				 errmsg("operator class %u of access method %s has no btree operator class of the same name",
+						opclass, INDEX_AM_NAME)));
+		return false;
+	}
+	return btvalidate(btree);
+}
+
+/* ---- the handler ---- */
+
+Datum
+sofort_index_handler(PG_FUNCTION_ARGS)
+{
+	IndexAmRoutine *am = makeNode(IndexAmRoutine);
+
+	am->amstrategies = BTMaxStrategyNumber;
+	am->amsupport = BTNProcs;	/* operator classes are shared with btree */
+	am->amoptsprocnum = BTOPTIONS_PROC;
+	am->amcanorder = true;
+	am->amcanbackward = true;
+	am->amcanunique = true;
+	am->amcanmulticol = true;
+	am->amoptionalkey = true;
+	am->amsearcharray = true;
+	am->amsearchnulls = true;
+	am->amclusterable = true;
+	am->amcaninclude = true;
+	am->amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL;
+	am->amkeytype = InvalidOid;
+
+	am->ambuild = am_build;
+	am->ambuildempty = am_buildempty;
+	am->aminsert = am_insert;
+	am->ambulkdelete = am_bulkdelete;
+	am->amvacuumcleanup = am_vacuumcleanup;
+	am->amcanreturn = am_canreturn;
+	am->amcostestimate = am_costestimate;
+	am->amoptions = options_parse;
+	am->amproperty = am_property;
+	am->amvalidate = am_validate;
+	am->ambeginscan = am_beginscan;
+	am->amrescan = am_rescan;
+	am->amgettuple = am_gettuple;
+	am->amgetbitmap = am_getbitmap;
+	am->amendscan = am_endscan;
+	am->ammarkpos = am_markpos;
+	am->amrestrpos = am_restrpos;
+	PG_RETURN_POINTER(am);
+}
+
+void
+indexam_init(void)
+{
+	options_init();
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	registry_init();
+	opclass_init();
+}

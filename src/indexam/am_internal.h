@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * am_internal.h
+ *	  Between the files of the access method.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_AM_INTERNAL_H
+#define SOFORT_AM_INTERNAL_H
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "sofort/indexam/keys.h"
+#include "sofort/indexam/registry.h"
+
+#define INDEX_AM_NAME	"sofort_index"
+#define TABLE_AM_NAME	"sofort"
+
+/* ---- am.c ---- */
+extern bool am_is_ours(Relation index);
+extern int	am_fillfactor(Relation index);
+
+/* 0A000 for tables that sofort_index cannot serve */
+extern void am_check_table(Relation heap);
+
+/* ---- options.c ---- */
+extern void options_init(void);
+extern bytea *options_parse(Datum reloptions, bool validate);
+
+/* ---- insert.c ---- */
+extern bool am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
+					  Relation heap, IndexUniqueCheck check, bool unchanged,
+					  struct IndexInfo *info);
+
+/* ---- unique.c ---- */
+
+/*
+ * Insert the entry unless its key is taken.  As nbtree's _bt_doinsert() with
+ * checking: returns false if PARTIAL and the key may be taken (the entry is
+ * inserted).  *inserted: the tree took over the entry's tuple.
+ */
+extern bool unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values,
+						  const bool *isnull, ItemPointer tid, Relation heap,
+						  IndexUniqueCheck check, bool *inserted);
+
+/* ---- scan.c ---- */
+extern IndexScanDesc am_beginscan(Relation index, int nkeys, int norderbys);
+extern void am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
+					  int norderbys);
+extern void am_endscan(IndexScanDesc scan);
+extern bool am_gettuple(IndexScanDesc scan, ScanDirection dir);
+extern int64 am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm);
+extern void am_markpos(IndexScanDesc scan);
+extern void am_restrpos(IndexScanDesc scan);
+
+/* ---- vacuum.c ---- */
+extern IndexBulkDeleteResult *am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
+											IndexBulkDeleteCallback callback, void *state);
+extern IndexBulkDeleteResult *am_vacuumcleanup(IndexVacuumInfo *info,
+											   IndexBulkDeleteResult *stats);
+
+/* ---- opclass.c ---- */
+extern void opclass_init(void);
+
+/* The btree operator class that a placeholder stands for; InvalidOid if none */
+extern Oid	opclass_of_btree(Oid opclass);
+
+#endif							/* SOFORT_AM_INTERNAL_H */

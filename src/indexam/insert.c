@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * insert.c
+ *	  Entries from column values, and their insertion.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/itup.h"
+#include "nodes/execnodes.h"
+#include "sofort/pmem/arena.h"
+
+#include "am_internal.h"
+
+/* Rows of a table block that have a place in a row id */
+#define BLOCK_ROWS	256
+
+static void
+check_tid(Relation index, const ItemPointerData *tid)
+{
+	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(tid);
+
+	if (offset < 1 || offset > BLOCK_ROWS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("row (%u,%u) cannot be indexed by sofort index \"%s\"",
+						ItemPointerGetBlockNumberNoCheck(tid), offset,
+						RelationGetRelationName(index))));
+}
+
+/* Copy of the index tuple in the arena */
+static TreeTuple *
+form_tuple(const IndexKeys *keys, const Datum *values, const bool *isnull)
+{
+	IndexTuple	itup = index_form_tuple(RelationGetDescr(keys->index), (Datum *) values,
+										(bool *) isnull);
+	TreeTuple  *tuple = tree_tuple_make(keys->tree, itup);
+
+	pfree(itup);
+	if (tuple == NULL)
+		index_arena_full(keys->index);
+	return tuple;
+}
+
+void
+index_form_entry(const IndexKeys *keys, const Datum *values, const bool *isnull,
+				 const ItemPointerData *tid, uint8 *entry)
+{
+	const KeyFormat *format = &keys->format;
+	bool		needs_tuple;
+	TreeTuple  *tuple = NULL;
+
+	check_tid(keys->index, tid);
+	needs_tuple = keys_encode(format, values, isnull, entry);
+	tree_entry_set_row(entry + format->key_len,
+					   ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 8) |
+					   (uint64) (ItemPointerGetOffsetNumberNoCheck(tid) - 1));
+	if (!format->has_tuples)
+		return;
+	if (needs_tuple)
+		tuple = form_tuple(keys, values, isnull);
+	memcpy(entry + format->key_len + TREE_ROW_BYTES, &tuple, sizeof(tuple));
+}
+
+/* An entry that the tree did not take */
+void
+index_discard_entry(const IndexKeys *keys, const uint8 *entry)
+{
+	tree_tuple_discard(keys->tree, tree_entry_tuple(keys->tree, entry));
+}
+
+/* Insert an entry that may be there already. */
+static void
+plain_insert(IndexKeys *keys, const uint8 *entry)
+{
+	EntryPlace	place;
+	TreeResult	result;
+
+	keys_place(&place, keys, entry, 0);
+	epoch_enter();
+	result = tree_insert(keys->tree, entry, &place.probe);
+	if (result == TREE_FULL)
+	{
+		/* twice, as what was retired last waits for an epoch */
+		tree_reclaim(keys->tree);
+		tree_reclaim(keys->tree);
+		result = tree_insert(keys->tree, entry, &place.probe);
+	}
+	epoch_exit();
+	if (result == TREE_DONE)
+		return;
+	index_discard_entry(keys, entry);
+	if (result == TREE_FULL)
+		index_arena_full(keys->index);
+}
+
+static bool
+any_null(const IndexKeys *keys, const bool *isnull)
+{
+	int			i;
+
+	for (i = 0; i < keys->format.nkeys; i++)
+		if (isnull[i])
+			return true;
+	return false;
+}
+
+/* Keys of this index, kept for the statement */
+static IndexKeys *
+statement_keys(Relation index, struct IndexInfo *info)
+{
+	IndexKeys  *keys = info->ii_AmCache;
+
+	if (keys == NULL || keys->index != index)
+	{
+		keys = index_keys_open(index, info->ii_Context);
+		info->ii_AmCache = keys;
+	}
+	keys->tree = keys->shared->tree;
+	return keys;
+}
+
+/* The entry's tuple must not be lost to an error. */
+static bool
+checked_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+			   ItemPointer tid, Relation heap, IndexUniqueCheck check)
+{
+	bool		inserted = false;
+	bool		is_unique = false;
+
+	if (tree_entry_tuple(keys->tree, entry) == NULL)
+		return unique_insert(keys, entry, values, isnull, tid, heap, check, &inserted);
+	PG_TRY();
+	{
+		is_unique = unique_insert(keys, entry, values, isnull, tid, heap, check, &inserted);
+	}
+	PG_FINALLY();
+	{
+		if (!inserted)
+			index_discard_entry(keys, entry);
+	}
+	PG_END_TRY();
+	return is_unique;
+}
+
+bool
+am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
+		  IndexUniqueCheck check, bool unchanged, struct IndexInfo *info)
+{
+	IndexKeys  *keys = statement_keys(index, info);
+	uint8		entry[TREE_MAX_STRIDE];
+
+	if (check != UNIQUE_CHECK_NO && any_null(keys, isnull) &&
+		!index->rd_index->indnullsnotdistinct)
+	{
+		/* unlike any other; a deferred check has nothing to do */
+		if (check == UNIQUE_CHECK_EXISTING)
+			return true;
+		index_form_entry(keys, values, isnull, tid, entry);
+		plain_insert(keys, entry);
+		return true;
+	}
+	index_form_entry(keys, values, isnull, tid, entry);
+	if (check == UNIQUE_CHECK_NO)
+	{
+		plain_insert(keys, entry);
+		return false;
+	}
+	return checked_insert(keys, entry, values, isnull, tid, heap, check);
+}

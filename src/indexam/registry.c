@@ -1,0 +1,626 @@
+/*-------------------------------------------------------------------------
+ *
+ * registry.c
+ *	  The trees of all indexes, by relation file.
+ *
+ * A tree that is missing is built from its table when it is needed, so to drop
+ * one too many is never wrong, while to keep one that does not belong to its
+ * file would be.  Each is bound to the file it was made for:
+ *
+ *	 created by a (sub)transaction	dropped when that aborts
+ *	 index dropped					dropped at commit, unless another index has
+ *									taken over the file
+ *	 index has a new file			the old file's tree goes at commit
+ *	 left over (2PC, SET TABLESPACE)	when its file is gone (VACUUM looks)
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
+#include "lib/dshash.h"
+#include "miscadmin.h"
+#include "sofort/compat/indexam.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/indexam/registry.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/pmem/pool.h"
+#include "storage/shmem.h"
+#include "storage/smgr.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#define UNIQUE_LOCKS	512
+
+typedef struct RegistryEntry
+{
+	RelFileLocator locator;		/* key */
+	SofortIndex *shared;
+} RegistryEntry;
+
+typedef struct RegistryShared
+{
+	LWLockPadded lock;			/* creation of the table; free list */
+	int			tranche;
+	bool		created;
+	dshash_table_handle handle;
+	uint64		next_serial;
+	SofortIndex *free;
+	LWLockPadded unique_locks[UNIQUE_LOCKS];
+} RegistryShared;
+
+static RegistryShared *registry = NULL;
+static dshash_table *table = NULL;
+
+/* What this transaction will do to trees */
+typedef enum PendingKind
+{
+	DROP_ON_ABORT,
+	DROP_ON_COMMIT,
+	DROP_DATABASE_ON_COMMIT
+} PendingKind;
+
+typedef struct Pending
+{
+	PendingKind kind;
+	int			level;			/* of the subtransaction */
+	RelFileLocator locator;		/* database only: the others are 0 */
+	struct Pending *next;
+} Pending;
+
+static Pending *pending = NULL; /* in TopTransactionContext */
+
+/* ---- shared memory ---- */
+
+Size
+indexam_shmem_size(void)
+{
+	return sizeof(RegistryShared) + PG_CACHE_LINE_SIZE;
+}
+
+void
+indexam_startup(void)
+{
+	bool		found;
+	int			i;
+
+	registry = ShmemInitStruct("sofort_indexam", sizeof(RegistryShared), &found);
+	table = NULL;
+	if (found)
+		return;
+	memset(registry, 0, sizeof(*registry));
+	registry->tranche = LWLockNewTrancheId();
+	LWLockInitialize(&registry->lock.lock, registry->tranche);
+	for (i = 0; i < UNIQUE_LOCKS; i++)
+		LWLockInitialize(&registry->unique_locks[i].lock, registry->tranche);
+	registry->next_serial = 1;
+}
+
+static const dshash_parameters *
+table_parameters(void)
+{
+	static dshash_parameters params = {
+		sizeof(RelFileLocator),
+		sizeof(RegistryEntry),
+		dshash_memcmp,
+		dshash_memhash,
+		0
+	};
+
+	params.tranche_id = registry->tranche;
+	return &params;
+}
+
+/* The table; made by the first who needs it.  Raises the pool's error. */
+static dshash_table *
+registry_table(void)
+{
+	MemoryContext old;
+
+	if (likely(table != NULL))
+		return table;
+	pool_require();
+	if (registry == NULL)
+		elog(ERROR, "sofort's shared memory does not exist");
+	LWLockRegisterTranche(registry->tranche, "sofort_indexam");
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
+	if (!registry->created)
+	{
+		table = dshash_create(arena_dsa(), table_parameters(), NULL);
+		registry->handle = dshash_get_hash_table_handle(table);
+		registry->created = true;
+	}
+	else
+		table = dshash_attach(arena_dsa(), table_parameters(), registry->handle, NULL);
+	LWLockRelease(&registry->lock.lock);
+	MemoryContextSwitchTo(old);
+	return table;
+}
+
+/* Is there any tree that a dropped object may own?  Raises no error. */
+static bool
+registry_in_use(void)
+{
+	return registry != NULL && registry->created;
+}
+
+LWLock *
+registry_unique_lock(const SofortIndex *shared, const uint8 *key, int key_len)
+{
+	uint32		hash = hash_bytes(key, key_len);
+
+	hash = hash_combine(hash, hash_bytes_uint32((uint32) shared->serial));
+	return &registry->unique_locks[hash % UNIQUE_LOCKS].lock;
+}
+
+/* ---- entries ---- */
+
+/* NULL if the arena is full */
+static SofortIndex *
+shared_alloc(const RelFileLocator *locator, Oid index_oid)
+{
+	SofortIndex *shared;
+
+	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
+	shared = registry->free;
+	if (shared != NULL)
+		registry->free = shared->next_free;
+	else
+		shared = arena_alloc(sizeof(SofortIndex), ARENA_NO_OOM);
+	if (shared != NULL)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->serial = registry->next_serial++;
+	}
+	LWLockRelease(&registry->lock.lock);
+	if (shared == NULL)
+		return NULL;
+	shared->locator = *locator;
+	shared->index_oid = index_oid;
+	pg_atomic_init_u32(&shared->state, INDEX_MISSING);
+	return shared;
+}
+
+/* Nobody can find it any more. */
+static void
+shared_free(SofortIndex *shared)
+{
+	if (shared->tree != NULL)
+		tree_destroy(shared->tree);
+	if (shared->format != NULL)
+		arena_free(shared->format);
+	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
+	shared->serial = 0;
+	shared->next_free = registry->free;
+	registry->free = shared;
+	LWLockRelease(&registry->lock.lock);
+}
+
+/*
+ * Enter a fresh one under its locator, unless another process was faster.  The
+ * entry is made before the fresh one is taken, so that an error loses nothing.
+ */
+static SofortIndex *
+shared_publish(const RelFileLocator *locator, Oid index_oid)
+{
+	bool		found;
+	RegistryEntry *entry = dshash_find_or_insert(table, locator, &found);
+	SofortIndex *shared;
+
+	if (!found)
+	{
+		entry->shared = shared_alloc(locator, index_oid);
+		if (entry->shared == NULL)
+		{
+			dshash_delete_entry(table, entry);
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("out of memory for sofort's indexes and dictionaries"),
+					 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+		}
+	}
+	shared = entry->shared;
+	dshash_release_lock(table, entry);
+	return shared;
+}
+
+SofortIndex *
+tree_registry_attach(Relation index)
+{
+	const RelFileLocator *locator = relation_locator(index);
+	RegistryEntry *entry;
+
+	pool_require();
+	entry = dshash_find(registry_table(), locator, false);
+	if (entry != NULL)
+	{
+		SofortIndex *shared = entry->shared;
+
+		dshash_release_lock(table, entry);
+		return shared;
+	}
+	return shared_publish(locator, RelationGetRelid(index));
+}
+
+/* Views look at trees under the lock of the entry: take the tree away there. */
+void
+registry_reset(SofortIndex *shared)
+{
+	RegistryEntry *entry = dshash_find(table, &shared->locator, true);
+	Tree	   *tree = shared->tree;
+	KeyFormat  *format = shared->format;
+
+	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
+	shared->tree = NULL;
+	shared->format = NULL;
+	if (entry != NULL)
+		dshash_release_lock(table, entry);
+	if (tree != NULL)
+		tree_destroy(tree);
+	if (format != NULL)
+		arena_free(format);
+}
+
+void
+registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format)
+{
+	KeyFormat  *copy = arena_alloc(format->size, ARENA_NO_OOM);
+
+	if (copy == NULL)
+	{
+		tree_destroy(tree);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory for sofort's indexes and dictionaries"),
+				 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+	}
+	memcpy(copy, format, format->size);
+	shared->format = copy;
+	shared->tree = tree;
+	pg_write_barrier();
+	pg_atomic_write_u32(&shared->state, INDEX_READY);
+}
+
+/* Remove the entry of this file.  Raises no error. */
+static void
+drop_locator(const RelFileLocator *locator)
+{
+	RegistryEntry *entry = dshash_find(table, locator, true);
+	SofortIndex *shared;
+
+	if (entry == NULL)
+		return;
+	shared = entry->shared;
+	dshash_delete_entry(table, entry);
+	shared_free(shared);
+}
+
+static void
+drop_database(Oid db_oid)
+{
+	dshash_seq_status status;
+	RegistryEntry *entry;
+
+	dshash_seq_init(&status, table, true);
+	while ((entry = dshash_seq_next(&status)) != NULL)
+	{
+		SofortIndex *shared = entry->shared;
+
+		if (locator_db(&entry->locator) != db_oid)
+			continue;
+		dshash_delete_current(&status);
+		shared_free(shared);
+	}
+	dshash_seq_term(&status);
+}
+
+/* ---- transactions ---- */
+
+static void
+remember(PendingKind kind, const RelFileLocator *locator)
+{
+	Pending    *item = MemoryContextAlloc(TopTransactionContext, sizeof(Pending));
+
+	item->kind = kind;
+	item->level = GetCurrentTransactionNestLevel();
+	item->locator = *locator;
+	item->next = pending;
+	pending = item;
+}
+
+/* The index has had other files: their trees go when this commits. */
+static void
+drop_former_files(Oid index_oid, const RelFileLocator *current)
+{
+	dshash_seq_status status;
+	RegistryEntry *entry;
+	RelFileLocator former[16];
+	int			n = 0;
+	int			i;
+
+	dshash_seq_init(&status, table, false);
+	while ((entry = dshash_seq_next(&status)) != NULL)
+	{
+		if (entry->shared->index_oid == index_oid &&
+			locator_db(&entry->locator) == locator_db(current) &&
+			memcmp(&entry->locator, current, sizeof(*current)) != 0 &&
+			n < (int) lengthof(former))
+			former[n++] = entry->locator;
+	}
+	dshash_seq_term(&status);
+	for (i = 0; i < n; i++)
+		remember(DROP_ON_COMMIT, &former[i]);
+}
+
+SofortIndex *
+registry_create(Relation index)
+{
+	SofortIndex *shared = tree_registry_attach(index);
+
+	registry_reset(shared);
+	shared->index_oid = RelationGetRelid(index);
+	remember(DROP_ON_ABORT, relation_locator(index));
+	drop_former_files(RelationGetRelid(index), relation_locator(index));
+	return shared;
+}
+
+void
+registry_hook_drop_relation(Oid relid)
+{
+	HeapTuple	tuple;
+	Form_pg_class form;
+	RelFileLocator locator;
+
+	if (!registry_in_use())
+		return;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	if (form->relkind == RELKIND_INDEX && RelFileNumberIsValid(form->relfilenode))
+	{
+		RegistryEntry *entry;
+
+		memset(&locator, 0, sizeof(locator));
+		locator_spc(&locator) = OidIsValid(form->reltablespace) ? form->reltablespace :
+			MyDatabaseTableSpace;
+		locator_db(&locator) = MyDatabaseId;
+		locator_number(&locator) = form->relfilenode;
+		entry = dshash_find(registry_table(), &locator, false);
+		if (entry != NULL)
+		{
+			dshash_release_lock(table, entry);
+			remember(DROP_ON_COMMIT, &locator);
+		}
+	}
+	ReleaseSysCache(tuple);
+}
+
+void
+registry_hook_drop_database(Oid db_oid)
+{
+	RelFileLocator locator;
+
+	if (!registry_in_use())
+		return;
+	(void) registry_table();
+	memset(&locator, 0, sizeof(locator));
+	locator_db(&locator) = db_oid;
+	remember(DROP_DATABASE_ON_COMMIT, &locator);
+}
+
+/*
+ * ALTER TABLE lets a new index take over the file of one that it drops.  Forget
+ * those before the commit: catalogs cannot be read after it.
+ */
+static void
+keep_files_in_use(void)
+{
+	Pending    *item;
+
+	for (item = pending; item != NULL; item = item->next)
+	{
+		if (item->kind == DROP_ON_COMMIT && locator_db(&item->locator) == MyDatabaseId &&
+			OidIsValid(compat_relid_by_file(locator_spc(&item->locator),
+											locator_number(&item->locator))))
+			item->kind = DROP_ON_ABORT; /* which it does not */
+	}
+}
+
+static void
+finish(bool commit)
+{
+	Pending    *item = pending;
+
+	pending = NULL;
+	for (; item != NULL; item = item->next)
+	{
+		if (item->kind == DROP_ON_ABORT ? commit : !commit)
+			continue;
+		if (item->kind == DROP_DATABASE_ON_COMMIT)
+			drop_database(locator_db(&item->locator));
+		else
+			drop_locator(&item->locator);
+	}
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
+			/* an error may have left one open */
+			if (registry_in_use())
+				epoch_reset();
+			break;
+		default:
+			break;
+	}
+	if (pending == NULL)
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			keep_files_in_use();
+			break;
+		case XACT_EVENT_COMMIT:
+			finish(true);
+			break;
+		case XACT_EVENT_ABORT:
+			finish(false);
+			break;
+		case XACT_EVENT_PREPARE:
+			/* whichever way it ends, a tree too many is found by its file */
+			pending = NULL;
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+subxact_callback(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parentSubid,
+				 void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	Pending    *item;
+
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		for (item = pending; item != NULL; item = item->next)
+			if (item->level >= level)
+				item->level = level - 1;
+	}
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		/* the newest come first */
+		while (pending != NULL && pending->level >= level)
+		{
+			item = pending;
+			pending = item->next;
+			if (item->kind == DROP_ON_ABORT)
+				drop_locator(&item->locator);
+		}
+	}
+}
+
+void
+registry_init(void)
+{
+	RegisterXactCallback(xact_callback, NULL);
+	RegisterSubXactCallback(subxact_callback, NULL);
+}
+
+/* ---- views, garbage ---- */
+
+static void
+fill_stats(SofortIndex *shared, IndexamStats *stats)
+{
+	static const char *const states[] = {"missing", "building", "ready"};
+	IndexTreeState state = registry_state(shared);
+
+	memset(stats, 0, sizeof(*stats));
+	stats->locator = shared->locator;
+	stats->index_oid = shared->index_oid;
+	stats->state = states[state];
+	stats->placement = "dram";
+	if (state == INDEX_READY)
+	{
+		const Tree *tree = shared->tree;
+
+		stats->entries = pg_atomic_read_u64((pg_atomic_uint64 *) &tree->entries);
+		stats->nodes = tree->nodes;
+		stats->bytes_dram = tree_bytes(tree) + sizeof(SofortIndex) + shared->format->size;
+		stats->height = tree_height(tree);
+	}
+}
+
+void
+indexam_stats(Relation index, IndexamStats *stats)
+{
+	RegistryEntry *entry;
+
+	pool_require();
+	entry = dshash_find(registry_table(), relation_locator(index), false);
+	if (entry != NULL)
+	{
+		fill_stats(entry->shared, stats);
+		dshash_release_lock(table, entry);
+		return;
+	}
+	memset(stats, 0, sizeof(*stats));
+	stats->locator = *relation_locator(index);
+	stats->index_oid = RelationGetRelid(index);
+	stats->state = "missing";
+	stats->placement = "dram";
+}
+
+void
+indexam_visit(IndexamVisitor fn, void *arg)
+{
+	dshash_seq_status status;
+	RegistryEntry *entry;
+	IndexamStats *all = NULL;
+	int			n = 0;
+	int			max = 0;
+	int			i;
+
+	/* the visitor may raise errors: not under the table's locks */
+	dshash_seq_init(&status, registry_table(), false);
+	while ((entry = dshash_seq_next(&status)) != NULL)
+	{
+		if (n == max)
+		{
+			max = Max(max * 2, 64);
+			all = all ? repalloc(all, max * sizeof(IndexamStats)) :
+				palloc(max * sizeof(IndexamStats));
+		}
+		fill_stats(entry->shared, &all[n++]);
+	}
+	dshash_seq_term(&status);
+	for (i = 0; i < n; i++)
+		fn(arg, &all[i]);
+	if (all)
+		pfree(all);
+}
+
+static void
+note_locator(void *arg, const IndexamStats *stats)
+{
+	List	  **locators = arg;
+	RelFileLocator *copy = palloc(sizeof(RelFileLocator));
+
+	*copy = stats->locator;
+	*locators = lappend(*locators, copy);
+}
+
+int
+indexam_collect_garbage(void)
+{
+	List	   *locators = NIL;
+	ListCell   *lc;
+	int			dropped = 0;
+
+	indexam_visit(note_locator, &locators);
+	foreach(lc, locators)
+	{
+		RelFileLocator *locator = lfirst(lc);
+
+		if (compat_file_exists(locator))
+			continue;
+		/* no file: nothing that could be open uses the tree */
+		drop_locator(locator);
+		dropped++;
+	}
+	list_free_deep(locators);
+	return dropped;
+}

@@ -1,0 +1,473 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  Index scans.
+ *
+ * The matching entries of one leaf are copied, with their tuples; between calls
+ * a scan holds nothing in shared memory.  It goes on at the separator beside
+ * the leaf, see tree_scan.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "sofort/compat/indexam.h"
+#include "sofort/pmem/arena.h"
+#include "utils/memutils.h"
+
+#include "scan_internal.h"
+
+/* ---- batches ---- */
+
+static uint8 *
+batch_entry(ScanState *so, int item)
+{
+	return so->batch.leaf.entries + item * so->keys.tree->stride;
+}
+
+/* Replace the entry's pointer into the arena by one to a copy. */
+static void
+copy_tuple(ScanState *so, uint8 *entry)
+{
+	TreeTuple  *tuple = tree_entry_tuple(so->keys.tree, entry);
+	TreeTuple  *copy;
+	Size		size;
+
+	if (tuple == NULL)
+		return;
+	size = offsetof(TreeTuple, tuple) + tuple->size;
+	copy = MemoryContextAlloc(so->batch.context, size);
+	memcpy(copy, tuple, size);
+	memcpy(entry + so->keys.tree->cmp_len, &copy, sizeof(copy));
+}
+
+/* Inside the epoch in which the leaf was read */
+static void
+copy_tuples(ScanState *so)
+{
+	TreeLeaf   *leaf = &so->batch.leaf;
+	int			i;
+
+	if (!so->keys.tree->has_tuples)
+		return;
+	for (i = 0; i < leaf->n; i++)
+		copy_tuple(so, batch_entry(so, i));
+	if (leaf->has_low)
+		copy_tuple(so, leaf->low);
+	if (leaf->has_high)
+		copy_tuple(so, leaf->high);
+}
+
+/* Where a scan goes on */
+typedef struct Fence
+{
+	EntryPlace	place;
+	uint8		entry[TREE_MAX_STRIDE];
+} Fence;
+
+/* Does anything of the range lie beyond the leaf that was read? */
+static void
+set_more(ScanState *so, ScanDirection dir, const Fence *fence)
+{
+	ScanBatch  *batch = &so->batch;
+	TreeLeaf   *leaf = &batch->leaf;
+	Tree	   *tree = so->keys.tree;
+
+	batch->more_right = leaf->has_high && !leaf->cut_high &&
+		(!so->upper.exists || tree_probe_compare(tree, &so->upper.probe, leaf->high) > 0);
+	batch->more_left = leaf->has_low && !leaf->cut_low &&
+		(!so->lower.exists || tree_probe_compare(tree, &so->lower.probe, leaf->low) < 0);
+	if (fence == NULL)
+		return;
+
+	/* what lies beyond the fence was seen, or will be if we turn round */
+	if (ScanDirectionIsBackward(dir))
+	{
+		batch->more_right = leaf->has_high = true;
+		memcpy(leaf->high, fence->entry, tree->stride);
+	}
+	else
+	{
+		batch->more_left = leaf->has_low = true;
+		memcpy(leaf->low, fence->entry, tree->stride);
+	}
+}
+
+/* Read the leaf at the fence, or at the end of the range if there is none. */
+static void
+read_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
+{
+	bool		backward = ScanDirectionIsBackward(dir);
+	const TreeProbe *lower = so->lower.exists ? &so->lower.probe : NULL;
+	const TreeProbe *upper = so->upper.exists ? &so->upper.probe : NULL;
+	const TreeProbe *seek = backward ? upper : lower;
+	ScanBatch  *batch = &so->batch;
+
+	if (fence != NULL)
+	{
+		seek = &fence->place.probe;
+		if (backward)
+			upper = seek;
+		else
+			lower = seek;
+	}
+	epoch_enter();
+	tree_read_leaf(so->keys.tree, seek, backward, lower, upper, &batch->leaf);
+	set_more(so, dir, fence);
+	copy_tuples(so);
+	epoch_exit();
+	batch->item = backward ? batch->leaf.n : -1;
+}
+
+/* The separator at which the scan leaves its batch, copied */
+static void
+take_fence(ScanState *so, ScanDirection dir, Fence *fence)
+{
+	Tree	   *tree = so->keys.tree;
+	TreeTuple  *tuple;
+
+	memcpy(fence->entry, ScanDirectionIsBackward(dir) ? so->batch.leaf.low :
+		   so->batch.leaf.high, tree->stride);
+	tuple = tree_entry_tuple(tree, fence->entry);
+	if (tuple != NULL)
+	{
+		Size		size = offsetof(TreeTuple, tuple) + tuple->size;
+		TreeTuple  *copy = MemoryContextAlloc(so->fence_context, size);
+
+		memcpy(copy, tuple, size);
+		memcpy(fence->entry + tree->cmp_len, &copy, sizeof(copy));
+	}
+	keys_place(&fence->place, &so->keys, fence->entry, 0);
+}
+
+static MemoryContext
+batch_context(ScanState *so)
+{
+	if (!so->keys.tree->has_tuples)
+		return NULL;
+	return AllocSetContextCreate(so->context, "sofort scan batch", ALLOCSET_SMALL_SIZES);
+}
+
+/* The batch is about to be left: if the mark is in it, keep it, tuples included. */
+static void
+save_marked_batch(ScanState *so)
+{
+	MemoryContext spare;
+
+	if (!so->mark_in_batch)
+		return;
+	if (so->mark == NULL)
+	{
+		so->mark = MemoryContextAlloc(so->context, sizeof(ScanBatch));
+		so->mark->context = batch_context(so);
+	}
+	spare = so->mark->context;
+	*so->mark = so->batch;
+	so->batch.context = spare;
+	so->mark_in_batch = false;
+}
+
+/* The next leaf of the range with entries; false: there is none. */
+static bool
+advance_leaf(ScanState *so, ScanDirection dir)
+{
+	Fence		fence;
+
+	for (;;)
+	{
+		if (ScanDirectionIsBackward(dir) ? !so->batch.more_left : !so->batch.more_right)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		take_fence(so, dir, &fence);
+		save_marked_batch(so);
+		if (so->batch.context != NULL)
+			MemoryContextReset(so->batch.context);
+		read_leaf(so, dir, &fence);
+		if (so->fence_context != NULL)
+			MemoryContextReset(so->fence_context);
+		if (so->batch.leaf.n > 0)
+			return true;
+	}
+}
+
+/* First leaf of the range in this direction; false: the range is empty. */
+static bool
+start_range(ScanState *so, ScanDirection dir)
+{
+	if (so->started)
+		save_marked_batch(so);
+	so->started = false;
+	if (!so->bounds_valid)
+		scan_set_bounds(so);
+	if (so->empty_range)
+		return false;
+	if (so->batch.context != NULL)
+		MemoryContextReset(so->batch.context);
+	read_leaf(so, dir, NULL);
+	so->started = true;
+	return so->batch.leaf.n > 0 || advance_leaf(so, dir);
+}
+
+/* Next entry of the range of the current array elements, or NULL */
+static uint8 *
+next_in_range(ScanState *so, ScanDirection dir)
+{
+	int			step = ScanDirectionIsBackward(dir) ? -1 : 1;
+	ScanBatch  *batch = &so->batch;
+
+	if (!so->started && !start_range(so, dir))
+		return NULL;
+	if (batch->item + step < 0 || batch->item + step >= batch->leaf.n)
+	{
+		/* stay beside the last entry, in case the scan turns round */
+		batch->item = step < 0 ? -1 : batch->leaf.n;
+		if (!advance_leaf(so, dir))
+			return NULL;
+	}
+	batch->item += step;
+	return batch_entry(so, batch->item);
+}
+
+/* Next entry that matches, or NULL */
+static uint8 *
+next_match(ScanState *so, ScanDirection dir)
+{
+	if (so->never)
+		return NULL;
+	if (!so->positioned)
+	{
+		scan_first_elements(so, dir);
+		so->started = so->narrays > 0 ? false : so->started;
+		so->positioned = true;
+	}
+	for (;;)
+	{
+		uint8	   *entry = next_in_range(so, dir);
+
+		if (entry == NULL)
+		{
+			if (so->narrays == 0)
+				return NULL;
+			if (so->started)
+				save_marked_batch(so);
+			so->started = false;
+			if (!scan_next_elements(so, dir))
+			{
+				so->positioned = false;
+				return NULL;
+			}
+			continue;
+		}
+		if (!so->any_filter || scan_entry_matches(so, entry))
+			return entry;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---- callbacks ---- */
+
+IndexScanDesc
+am_beginscan(Relation index, int nkeys, int norderbys)
+{
+	IndexScanDesc scan;
+	ScanState  *so;
+
+	Assert(norderbys == 0);
+	scan = RelationGetIndexScan(index, nkeys, norderbys);
+	so = palloc(sizeof(ScanState));
+	memset(so, 0, offsetof(ScanState, batch));
+	so->context = CurrentMemoryContext;
+	so->max_conditions = nkeys;
+	if (nkeys > 0)
+	{
+		so->conditions = palloc0(nkeys * sizeof(ScanCondition));
+		so->key_copies = palloc(nkeys * sizeof(ScanKeyData));
+		so->arrays = palloc(nkeys * sizeof(ScanArray));
+	}
+	so->batch.context = NULL;
+	scan->xs_itupdesc = RelationGetDescr(index);
+	scan->opaque = so;
+	return scan;
+}
+
+static void
+attach(ScanState *so, Relation index)
+{
+	index_attach(&so->keys, index);
+	so->batch.context = batch_context(so);
+	if (so->keys.tree->has_tuples)
+		so->fence_context = AllocSetContextCreate(so->context, "sofort scan fence",
+												  ALLOCSET_SMALL_SIZES);
+	so->ready = true;
+}
+
+void
+am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int norderbys)
+{
+	ScanState  *so = scan->opaque;
+
+	if (keys && scan->numberOfKeys > 0)
+		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
+	if (!so->ready)
+		attach(so, scan->indexRelation);
+	so->started = so->positioned = so->bounds_valid = false;
+	so->mark_set = so->mark_in_batch = false;
+	scan_set_keys(scan, so);
+}
+
+void
+am_endscan(IndexScanDesc scan)
+{
+	ScanState  *so = scan->opaque;
+
+	if (so->array_context)
+		MemoryContextDelete(so->array_context);
+	if (so->row_context)
+		MemoryContextDelete(so->row_context);
+	if (so->fence_context)
+		MemoryContextDelete(so->fence_context);
+	if (so->batch.context)
+		MemoryContextDelete(so->batch.context);
+	if (so->mark)
+	{
+		if (so->mark->context)
+			MemoryContextDelete(so->mark->context);
+		pfree(so->mark);
+	}
+	if (so->itup)
+		pfree(so->itup);
+	if (so->conditions)
+	{
+		pfree(so->conditions);
+		pfree(so->key_copies);
+		pfree(so->arrays);
+	}
+	pfree(so);
+}
+
+/* Values that were made from bytes */
+static void
+free_deformed(ScanState *so, Datum *values, bool *isnull)
+{
+	TupleDesc	desc = RelationGetDescr(so->keys.index);
+	int			i;
+
+	for (i = 0; i < so->keys.format.nkeys; i++)
+		if (!isnull[i] && !TupleDescAttr(desc, i)->attbyval)
+			pfree(DatumGetPointer(values[i]));
+}
+
+/* The entry as an index tuple, for index-only scans */
+static IndexTuple
+make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
+{
+	TreeTuple  *tuple = tree_entry_tuple(so->keys.tree, entry);
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	MemoryContext old;
+
+	if (so->itup != NULL)
+		pfree(so->itup);
+	so->itup = NULL;
+	if (tuple != NULL)
+	{
+		tuple->tuple.t_tid = *tid;	/* our copy */
+		return &tuple->tuple;
+	}
+	old = MemoryContextSwitchTo(so->context);
+	keys_deform(&so->keys, entry, values, isnull);
+	so->itup = index_form_tuple(RelationGetDescr(so->keys.index), values, isnull);
+	so->itup->t_tid = *tid;
+	free_deformed(so, values, isnull);
+	MemoryContextSwitchTo(old);
+	return so->itup;
+}
+
+bool
+am_gettuple(IndexScanDesc scan, ScanDirection dir)
+{
+	ScanState  *so = scan->opaque;
+	uint8	   *entry;
+
+	if (!so->positioned)
+		compat_count_index_scan(scan);
+	scan->xs_recheck = false;
+	entry = next_match(so, dir);
+	if (entry == NULL)
+		return false;
+	index_entry_tid(&so->keys, entry, &scan->xs_heaptid);
+	if (scan->xs_want_itup)
+		scan->xs_itup = make_itup(so, entry, &scan->xs_heaptid);
+	return true;
+}
+
+int64
+am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
+{
+	ScanState  *so = scan->opaque;
+	uint8	   *entry;
+	int64		n = 0;
+
+	compat_count_index_scan(scan);
+	while ((entry = next_match(so, ForwardScanDirection)) != NULL)
+	{
+		ItemPointerData tid;
+
+		index_entry_tid(&so->keys, entry, &tid);
+		tbm_add_tuples(tbm, &tid, 1, false);
+		n++;
+	}
+	return n;
+}
+
+void
+am_markpos(IndexScanDesc scan)
+{
+	ScanState  *so = scan->opaque;
+	int			i;
+
+	so->mark_set = so->positioned && so->started;
+	so->mark_in_batch = so->mark_set;
+	so->mark_item = so->mark_set ? so->batch.item : 0;
+	for (i = 0; i < so->narrays; i++)
+		so->arrays[i].marked = so->arrays[i].current;
+}
+
+/* The batch with the mark becomes the current one. */
+static void
+restore_batch(ScanState *so)
+{
+	MemoryContext context = so->batch.context;
+
+	so->batch = *so->mark;
+	so->mark->context = context;
+	so->mark_in_batch = true;
+}
+
+void
+am_restrpos(IndexScanDesc scan)
+{
+	ScanState  *so = scan->opaque;
+	int			i;
+
+	if (!so->mark_set)
+	{
+		so->started = so->positioned = false;
+		return;
+	}
+	for (i = 0; i < so->narrays; i++)
+	{
+		ScanArray  *array = &so->arrays[i];
+
+		array->current = array->marked;
+		so->conditions[array->condition].key->sk_argument = array->elements[array->current];
+	}
+	if (so->narrays > 0)
+		scan_set_bounds(so);
+	if (!so->mark_in_batch)
+		restore_batch(so);
+	so->batch.item = so->mark_item;
+	so->started = so->positioned = true;
+}

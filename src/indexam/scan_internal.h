@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_internal.h
+ *	  State of an index scan.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_SCAN_INTERNAL_H
+#define SOFORT_SCAN_INTERNAL_H
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/skey.h"
+
+#include "am_internal.h"
+
+/* A scan key, and whether rows must still be checked against it */
+typedef struct ScanCondition
+{
+	ScanKey		key;			/* with the current element of its array */
+	int			column;			/* from 0 */
+	bool		filter;			/* recomputed with the bounds */
+} ScanCondition;
+
+/* col = ANY (array): elements in index order, each once */
+typedef struct ScanArray
+{
+	int			condition;		/* its number */
+	int			n;
+	int			current;
+	int			marked;
+	Datum	   *elements;
+} ScanArray;
+
+/* What a bound says of one column that bytes do not decide */
+typedef struct BoundColumn
+{
+	int			column;
+	bool		isnull;
+	bool		any_value;		/* everything but NULL is equal */
+	Datum		value;
+	FmgrInfo   *compare;		/* column type against the value's type */
+	FmgrInfo	own;			/* for values of another type */
+} BoundColumn;
+
+/* One end of the range of the index that is read */
+typedef struct ScanBound
+{
+	bool		exists;
+	TreeProbe	probe;
+	const IndexKeys *keys;
+	int			tie;			/* -1: before what is equal, 1: after it */
+	int			ncolumns;
+	BoundColumn columns[INDEX_MAX_KEYS];
+	uint8		bytes[TREE_MAX_STRIDE];
+} ScanBound;
+
+/* The matching entries of one leaf, copied with their tuples */
+typedef struct ScanBatch
+{
+	MemoryContext context;		/* of the tuples; NULL: entries have none */
+	bool		more_left;
+	bool		more_right;
+	int			item;			/* current one; -1 or n: beside the entries */
+	TreeLeaf	leaf;
+} ScanBatch;
+
+typedef struct ScanState
+{
+	MemoryContext context;		/* of this struct */
+	bool		ready;			/* keys are attached */
+	int			nconditions;
+	int			max_conditions;
+	ScanCondition *conditions;
+	ScanKeyData *key_copies;
+	int			narrays;
+	ScanArray  *arrays;
+	MemoryContext array_context;	/* made when needed, reset by rescan */
+	bool		never;			/* no row can match */
+
+	bool		positioned;		/* somewhere between start and end */
+	bool		bounds_valid;	/* for the current array elements */
+	bool		empty_range;
+	bool		any_filter;
+	MemoryContext row_context;	/* values of the entry being checked */
+	IndexTuple	itup;			/* made for the caller, freed by the next call */
+
+	bool		started;		/* batch is filled */
+	MemoryContext fence_context;	/* if entries have tuples */
+
+	bool		mark_set;		/* else the mark is the start */
+	bool		mark_in_batch;
+	int			mark_item;
+	ScanBatch  *mark;			/* copy of a batch that was left */
+
+	/* the rest is not zeroed: it is large */
+	ScanBatch	batch;
+	ScanBound	lower;
+	ScanBound	upper;
+	IndexKeys	keys;
+} ScanState;
+
+/* ---- scan_bounds.c ---- */
+
+/* From the conditions to bounds; clears filters that the bounds imply. */
+extern void scan_set_bounds(ScanState *so);
+
+/* Comparison of the column's type with another; false if there is none. */
+extern bool scan_cross_compare(Relation index, int column, Oid type, FmgrInfo *proc,
+							   MemoryContext context);
+
+extern MemoryContext scan_array_context(ScanState *so);
+
+/* ---- scan_keys.c ---- */
+extern void scan_set_keys(IndexScanDesc scan, ScanState *so);
+
+/* Next combination of array elements; false: that was the last one. */
+extern bool scan_next_elements(ScanState *so, ScanDirection dir);
+extern void scan_first_elements(ScanState *so, ScanDirection dir);
+extern bool scan_entry_matches(ScanState *so, const uint8 *entry);
+
+#endif							/* SOFORT_SCAN_INTERNAL_H */

@@ -1,0 +1,439 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree.c
+ *	  Memory and searching of the DRAM B+tree.
+ *
+ * Nodes come from chunks that double up to 64 nodes and are given back only
+ * with the whole tree, so a reader with a stale pointer always finds a node.
+ * What was unlinked passes two lists: "retired" collects; when "waiting" is
+ * empty, retired becomes waiting under a new epoch; when that epoch has passed,
+ * its nodes are free and its tuples go back to the arena.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "tree_internal.h"
+
+#define CHUNK_MAX_NODES		60	/* with the header below 64 KB */
+
+struct TreeChunk
+{
+	TreeChunk  *next;
+	uint32		nnodes;
+	uint32		used;			/* nodes below were handed out */
+	TreeNode   *nodes;			/* aligned to cache lines */
+};
+
+/* Wait a little for whoever holds a latch: it cannot be interrupted. */
+void
+tree_pause(int *spins)
+{
+	if (++*spins < 200)
+		__builtin_ia32_pause();
+	else
+		pg_usleep(*spins < 1000 ? 1 : 1000);
+}
+
+Tree *
+tree_create(int key_len, bool has_tuples)
+{
+	Tree	   *tree = arena_alloc(sizeof(Tree), ARENA_NO_OOM | ARENA_ZERO);
+
+	if (tree == NULL)
+		return NULL;
+	Assert(key_len >= TREE_MIN_KEY && key_len <= TREE_MAX_KEY);
+	tree->key_len = key_len;
+	tree->cmp_len = key_len + TREE_ROW_BYTES;
+	tree->stride = tree->cmp_len + (has_tuples ? sizeof(TreeTuple *) : 0);
+	Assert(tree->stride <= TREE_MAX_STRIDE);
+	tree->has_tuples = has_tuples;
+	tree->leaf_capacity = TREE_NODE_DATA / tree->stride;
+	tree->inner_capacity = (TREE_NODE_DATA - sizeof(TreeNode *)) /
+		(tree->stride + sizeof(TreeNode *));
+	tree->next_chunk = 1;
+	tree->node_bytes = sizeof(Tree);
+	SpinLockInit(&tree->mutex);
+	pg_atomic_init_u64(&tree->entries, 0);
+	pg_atomic_init_u64(&tree->tuple_bytes, 0);
+	tree->root = tree_node_alloc(tree, 0);
+	if (tree->root == NULL)
+	{
+		arena_free(tree);
+		return NULL;
+	}
+	return tree;
+}
+
+/* ---- tuples ---- */
+
+TreeTuple *
+tree_tuple_make(Tree *tree, IndexTuple itup)
+{
+	Size		size = IndexTupleSize(itup);
+	TreeTuple  *tuple = arena_alloc(offsetof(TreeTuple, tuple) + size, ARENA_NO_OOM);
+
+	if (tuple == NULL)
+		return NULL;
+	tuple->next = NULL;
+	pg_atomic_init_u32(&tuple->refs, 1);
+	tuple->size = (uint32) size;
+	memcpy(&tuple->tuple, itup, size);
+	pg_atomic_fetch_add_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + size);
+	return tuple;
+}
+
+static void
+tuple_free(Tree *tree, TreeTuple *tuple)
+{
+	pg_atomic_fetch_sub_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + tuple->size);
+	arena_free(tuple);
+}
+
+void
+tree_tuple_discard(Tree *tree, TreeTuple *tuple)
+{
+	if (tuple != NULL)
+		tuple_free(tree, tuple);
+}
+
+/* One reference less; the last one retires it. */
+void
+tree_tuple_release(Tree *tree, TreeTuple *tuple)
+{
+	if (tuple == NULL || pg_atomic_sub_fetch_u32(&tuple->refs, 1) > 0)
+		return;
+	SpinLockAcquire(&tree->mutex);
+	tuple->next = tree->retired_tuples;
+	tree->retired_tuples = tuple;
+	SpinLockRelease(&tree->mutex);
+}
+
+/* ---- nodes ---- */
+
+/* A new chunk; its size is decided under the mutex, filled in outside. */
+static bool
+chunk_add(Tree *tree)
+{
+	uint32		nnodes = tree->next_chunk;
+	Size		size = sizeof(TreeChunk) + PG_CACHE_LINE_SIZE + (Size) nnodes * TREE_NODE_SIZE;
+	TreeChunk  *chunk = arena_alloc(size, ARENA_NO_OOM | ARENA_ZERO);
+
+	if (chunk == NULL && nnodes > 1)
+	{
+		nnodes = 1;				/* the last room there is */
+		size = sizeof(TreeChunk) + PG_CACHE_LINE_SIZE + TREE_NODE_SIZE;
+		chunk = arena_alloc(size, ARENA_NO_OOM | ARENA_ZERO);
+	}
+	if (chunk == NULL)
+		return false;
+	chunk->nnodes = nnodes;
+	chunk->nodes = (TreeNode *) TYPEALIGN(64, (char *) chunk + sizeof(TreeChunk));
+
+	SpinLockAcquire(&tree->mutex);
+	chunk->next = tree->chunks;
+	tree->chunks = chunk;
+	tree->next_chunk = Min(Max(tree->next_chunk, nnodes) * 2, CHUNK_MAX_NODES);
+	tree->node_bytes += size;
+	SpinLockRelease(&tree->mutex);
+	return true;
+}
+
+/* From the free list or the newest chunk; NULL if both are empty. */
+static TreeNode *
+node_take(Tree *tree)
+{
+	TreeNode   *node = NULL;
+
+	SpinLockAcquire(&tree->mutex);
+	if (tree->free_nodes != NULL)
+	{
+		node = tree->free_nodes;
+		memcpy(&tree->free_nodes, node->data, sizeof(TreeNode *));
+	}
+	else if (tree->chunks != NULL && tree->chunks->used < tree->chunks->nnodes)
+		node = &tree->chunks->nodes[tree->chunks->used++];
+	if (node != NULL)
+		tree->nodes++;
+	SpinLockRelease(&tree->mutex);
+	return node;
+}
+
+/* An empty node that nobody else knows; NULL if the arena is full. */
+TreeNode *
+tree_node_alloc(Tree *tree, int level)
+{
+	TreeNode   *node = node_take(tree);
+
+	if (node == NULL && (tree->retired_nodes != NULL || tree->waiting_nodes != NULL))
+	{
+		tree_reclaim(tree);
+		node = node_take(tree);
+	}
+	while (node == NULL)
+	{
+		/* another process may take the whole chunk first */
+		if (!chunk_add(tree))
+			return NULL;
+		node = node_take(tree);
+	}
+	node->version = (node->version & ~(VERSION_OBSOLETE | VERSION_LATCHED)) + VERSION_STEP;
+	node->level = level;
+	node->n = 0;
+	return node;
+}
+
+/* Put back a node that was never linked. */
+void
+tree_node_unused(Tree *tree, TreeNode *node)
+{
+	if (node == NULL)
+		return;
+	SpinLockAcquire(&tree->mutex);
+	memcpy(node->data, &tree->free_nodes, sizeof(TreeNode *));
+	tree->free_nodes = node;
+	tree->nodes--;
+	SpinLockRelease(&tree->mutex);
+}
+
+/*
+ * A node that was unlinked and is marked obsolete.  Its contents are
+ * overwritten at once: readers see that it is obsolete before they use them.
+ */
+void
+tree_node_retire(Tree *tree, TreeNode *node)
+{
+	SpinLockAcquire(&tree->mutex);
+	memcpy(node->data, &tree->retired_nodes, sizeof(TreeNode *));
+	tree->retired_nodes = node;
+	tree->nodes--;
+	SpinLockRelease(&tree->mutex);
+}
+
+/* Nodes of a list become free. */
+static void
+free_nodes(Tree *tree, TreeNode *list)
+{
+	TreeNode   *tail = list;
+	TreeNode   *next;
+
+	if (list == NULL)
+		return;
+	for (;;)
+	{
+		memcpy(&next, tail->data, sizeof(TreeNode *));
+		if (next == NULL)
+			break;
+		tail = next;
+	}
+	SpinLockAcquire(&tree->mutex);
+	memcpy(tail->data, &tree->free_nodes, sizeof(TreeNode *));
+	tree->free_nodes = list;
+	SpinLockRelease(&tree->mutex);
+}
+
+void
+tree_reclaim(Tree *tree)
+{
+	TreeNode   *nodes = NULL;
+	TreeTuple  *free_tuples = NULL;
+
+	SpinLockAcquire(&tree->mutex);
+	if ((tree->waiting_nodes != NULL || tree->waiting_tuples != NULL) &&
+		epoch_passed(tree->waiting_epoch))
+	{
+		nodes = tree->waiting_nodes;
+		free_tuples = tree->waiting_tuples;
+		tree->waiting_nodes = NULL;
+		tree->waiting_tuples = NULL;
+	}
+	if (tree->waiting_nodes == NULL && tree->waiting_tuples == NULL &&
+		(tree->retired_nodes != NULL || tree->retired_tuples != NULL))
+	{
+		tree->waiting_nodes = tree->retired_nodes;
+		tree->waiting_tuples = tree->retired_tuples;
+		tree->retired_nodes = NULL;
+		tree->retired_tuples = NULL;
+		tree->waiting_epoch = epoch_advance();
+	}
+	SpinLockRelease(&tree->mutex);
+
+	free_nodes(tree, nodes);
+	while (free_tuples != NULL)
+	{
+		TreeTuple  *tuple = free_tuples;
+
+		free_tuples = tuple->next;
+		tuple_free(tree, tuple);
+	}
+}
+
+/* Release the tuples of all entries below this node. */
+static void
+release_tuples(Tree *tree, TreeNode *node)
+{
+	uint8	   *entry = node_entries(tree, node);
+	int			i;
+
+	for (i = 0; i < node->n; i++, entry += tree->stride)
+	{
+		TreeTuple  *tuple = tree_entry_tuple(tree, entry);
+
+		if (tuple != NULL && pg_atomic_sub_fetch_u32(&tuple->refs, 1) == 0)
+			arena_free(tuple);
+	}
+	if (node->level > 0)
+	{
+		for (i = 0; i <= node->n; i++)
+			release_tuples(tree, node_children(node)[i]);
+	}
+}
+
+static void
+free_tuple_list(TreeTuple *tuple)
+{
+	while (tuple != NULL)
+	{
+		TreeTuple  *next = tuple->next;
+
+		arena_free(tuple);
+		tuple = next;
+	}
+}
+
+void
+tree_destroy(Tree *tree)
+{
+	TreeChunk  *chunk = tree->chunks;
+
+	if (tree->has_tuples)
+	{
+		release_tuples(tree, tree->root);
+		free_tuple_list(tree->retired_tuples);
+		free_tuple_list(tree->waiting_tuples);
+	}
+	while (chunk != NULL)
+	{
+		TreeChunk  *next = chunk->next;
+
+		arena_free(chunk);
+		chunk = next;
+	}
+	arena_free(tree);
+}
+
+int
+tree_height(const Tree *tree)
+{
+	return tree_root(tree)->level;
+}
+
+uint64
+tree_bytes(const Tree *tree)
+{
+	return tree->node_bytes +
+		pg_atomic_read_u64((pg_atomic_uint64 *) &tree->tuple_bytes);
+}
+
+/* ---- searching ---- */
+
+int
+tree_probe_compare(const Tree *tree, const TreeProbe *probe, const uint8 *entry)
+{
+	int			c;
+
+	if (probe->compare == NULL)
+		return bytes_compare(probe->bytes, entry, tree->cmp_len);
+	c = memcmp(probe->bytes, entry, probe->nbytes);
+	return c != 0 ? c : probe->compare(probe, entry);
+}
+
+/* Entries of 8 to 16 bytes: two loads each, no branches but the loop's. */
+static int
+count_before_16(const uint8 *base, int n, int stride, int len, const uint8 *bytes, bool or_equal)
+{
+	uint64		p0 = load_be64(bytes);
+	uint64		p1 = load_be64(bytes + len - 8) + (or_equal ? 1 : 0);
+	int			low = 0;
+
+	/* e <= p is e < p + 1; the row id 2^40 - 1 is never used: no overflow */
+	while (n > 0)
+	{
+		int			half = n >> 1;
+		const uint8 *e = base + (low + half) * stride;
+		uint64		e0 = load_be64(e);
+		uint64		e1 = load_be64(e + len - 8);
+		bool		before = (e0 < p0) | ((e0 == p0) & (e1 < p1));
+
+		low = before ? low + half + 1 : low;
+		n = before ? n - half - 1 : half;
+	}
+	return low;
+}
+
+static int
+count_before_bytes(const uint8 *base, int n, int stride, int len, const uint8 *bytes,
+				   bool or_equal)
+{
+	int			low = 0;
+
+	while (n > 0)
+	{
+		int			half = n >> 1;
+		int			c = bytes_compare(base + (low + half) * stride, bytes, len);
+
+		if (c < 0 || (or_equal && c == 0))
+		{
+			low += half + 1;
+			n -= half + 1;
+		}
+		else
+			n = half;
+	}
+	return low;
+}
+
+int
+tree_count_before(const Tree *tree, const TreeNode *node, uint64 v, const uint8 *base, int n,
+				  const TreeProbe *probe, bool or_equal)
+{
+	int			low = 0;
+
+	if (probe->compare == NULL)
+	{
+		if (tree->cmp_len <= 16)
+		{
+			static const uint8 all_ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+
+			/* only an upper bound has these; it equals no entry */
+			if (memcmp(probe->bytes + tree->cmp_len - 8, all_ones, 8) == 0)
+				or_equal = false;
+			return count_before_16(base, n, tree->stride, tree->cmp_len, probe->bytes, or_equal);
+		}
+		return count_before_bytes(base, n, tree->stride, tree->cmp_len, probe->bytes, or_equal);
+	}
+
+	while (n > 0)
+	{
+		int			half = n >> 1;
+		const uint8 *e = base + (low + half) * tree->stride;
+		int			c = memcmp(e, probe->bytes, probe->nbytes);
+
+		if (c == 0)
+		{
+			uint8		copy[TREE_MAX_STRIDE];
+
+			/* the tuple may only be looked at if the entry is real */
+			memcpy(copy, e, tree->stride);
+			if (node != NULL && !node_unchanged(node, v))
+				return -1;
+			c = -probe->compare(probe, copy);
+		}
+		if (c < 0 || (or_equal && c == 0))
+		{
+			low += half + 1;
+			n -= half + 1;
+		}
+		else
+			n = half;
+	}
+	return low;
+}

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_build.c
+ *	  Bottom-up construction from sorted entries, and the sort.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "tree_internal.h"
+
+/* The tree is empty and private to the caller. */
+void
+tree_build_begin(TreeBuilder *builder, Tree *tree, int fillfactor)
+{
+	Assert(tree->root->level == 0 && tree->root->n == 0);
+	builder->tree = tree;
+	builder->leaf_fill = Max(1, tree->leaf_capacity * fillfactor / 100);
+	builder->inner_fill = Max(2, tree->inner_capacity * fillfactor / 100);
+	builder->nlevels = 1;
+	builder->level[0] = tree->root;
+}
+
+/* Hang a node to the right of the last one of its level. */
+static bool
+add_child(TreeBuilder *builder, int level, const uint8 *separator, TreeNode *left,
+		  TreeNode *child)
+{
+	Tree	   *tree = builder->tree;
+	TreeNode   *node;
+
+	if (level == builder->nlevels)
+	{
+		node = tree_node_alloc(tree, level);
+		if (node == NULL)
+			return false;
+		node_children(node)[0] = left;
+		builder->level[level] = node;
+		builder->nlevels++;
+		tree->root = node;
+	}
+	node = builder->level[level];
+	if (node->n >= builder->inner_fill)
+	{
+		TreeNode   *next = tree_node_alloc(tree, level);
+
+		if (next == NULL)
+			return false;
+		node_children(next)[0] = child;
+		builder->level[level] = next;
+		return add_child(builder, level + 1, separator, node, next);
+	}
+	memcpy(node_entries(tree, node) + node->n * tree->stride, separator, tree->stride);
+	node_children(node)[++node->n] = child;
+	entry_add_ref(tree, separator);
+	return true;
+}
+
+bool
+tree_build_add(TreeBuilder *builder, const uint8 *entry)
+{
+	Tree	   *tree = builder->tree;
+	TreeNode   *leaf = builder->level[0];
+
+	if (leaf->n >= builder->leaf_fill)
+	{
+		TreeNode   *next = tree_node_alloc(tree, 0);
+
+		if (next == NULL)
+			return false;
+		builder->level[0] = next;
+		if (!add_child(builder, 1, entry, leaf, next))
+			return false;
+		leaf = next;
+	}
+	memcpy(leaf->data + leaf->n * tree->stride, entry, tree->stride);
+	leaf->n++;
+	pg_atomic_write_u64(&tree->entries, pg_atomic_read_u64(&tree->entries) + 1);
+	return true;
+}
+
+void
+tree_build_end(TreeBuilder *builder)
+{
+	pg_write_barrier();
+}
+
+/* ---- sorting ---- */
+
+#define RADIX_MIN	64
+
+/* Stable insertion sort, for few entries */
+static void
+sort_few(uint8 *entries, uint64 n, int stride, int cmp_len)
+{
+	uint8		hold[TREE_MAX_STRIDE];
+	uint64		i;
+
+	for (i = 1; i < n; i++)
+	{
+		uint64		j = i;
+
+		memcpy(hold, entries + i * stride, stride);
+		while (j > 0 && bytes_compare(entries + (j - 1) * stride, hold, cmp_len) > 0)
+		{
+			memcpy(entries + j * stride, entries + (j - 1) * stride, stride);
+			j--;
+		}
+		memcpy(entries + j * stride, hold, stride);
+	}
+}
+
+/* Move an entry; 8 to 16 bytes by two loads and stores that may overlap */
+static inline void
+move_entry(uint8 *to, const uint8 *from, int stride)
+{
+	if (stride <= 16)
+	{
+		uint64		a;
+		uint64		b;
+
+		memcpy(&a, from, 8);
+		memcpy(&b, from + stride - 8, 8);
+		memcpy(to, &a, 8);
+		memcpy(to + stride - 8, &b, 8);
+	}
+	else
+		memcpy(to, from, stride);
+}
+
+/* One pass of a least-significant-digit radix sort */
+static void
+radix_pass(const uint8 *from, uint8 *to, uint64 n, int stride, int byte, const uint64 *counts)
+{
+	uint8	   *place[256];
+	uint64		sum = 0;
+	uint64		i;
+	int			b;
+
+	for (b = 0; b < 256; b++)
+	{
+		place[b] = to + sum * stride;
+		sum += counts[b];
+	}
+	for (i = 0; i < n; i++, from += stride)
+	{
+		uint8		digit = from[byte];
+
+		move_entry(place[digit], from, stride);
+		place[digit] += stride;
+	}
+}
+
+static bool
+is_sorted(const uint8 *entries, uint64 n, int stride, int cmp_len)
+{
+	uint64		i;
+
+	for (i = 1; i < n; i++)
+	{
+		if (bytes_compare(entries + (i - 1) * stride, entries + i * stride, cmp_len) > 0)
+			return false;
+	}
+	return true;
+}
+
+uint8 *
+tree_sort(uint8 *entries, uint8 *scratch, uint64 n, int stride, int cmp_len, int sorted_from)
+{
+	uint64		counts[256];
+	int			byte;
+
+	if (n < 2 || is_sorted(entries, n, stride, cmp_len))
+		return entries;
+	if (n < RADIX_MIN)
+	{
+		sort_few(entries, n, stride, cmp_len);
+		return entries;
+	}
+	for (byte = sorted_from - 1; byte >= 0; byte--)
+	{
+		uint8	   *swap = entries;
+		const uint8 *p = entries + byte;
+		uint64		i;
+
+		memset(counts, 0, sizeof(counts));
+		for (i = 0; i < n; i++, p += stride)
+			counts[*p]++;
+		if (counts[entries[byte]] == n)
+			continue;			/* all alike */
+		radix_pass(entries, scratch, n, stride, byte, counts);
+		entries = scratch;
+		scratch = swap;
+	}
+	return entries;
+}

@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_delete.c
+ *	  Deletion, and merging of underfull nodes.
+ *
+ * Two neighbours under one parent are merged into the left one; the right one
+ * is marked obsolete and retired.  The leftmost leaf therefore never goes away,
+ * and a root with a single child gives way to it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "tree_internal.h"
+
+/* Leaf of the probe; its version in *version */
+static TreeNode *
+find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
+{
+	for (;;)
+	{
+		TreeNode   *node = tree_root(tree);
+		uint64		v = node_version(node);
+
+		if (tree_root(tree) != node)
+			continue;
+		for (;;)
+		{
+			int			slot;
+			TreeNode   *child;
+			uint64		child_version;
+
+			if (node->level == 0)
+			{
+				if (!node_unchanged(node, v))
+					break;
+				*version = v;
+				return node;
+			}
+			slot = tree_count_before(tree, node, v, node_entries(tree, node),
+									 Min(node->n, tree->inner_capacity), probe, true);
+			if (slot < 0)
+				break;
+			child = node_children(node)[slot];
+			if (!node_unchanged(node, v))
+				break;
+			child_version = node_version(child);
+			if (!node_unchanged(node, v))
+				break;
+			node = child;
+			v = child_version;
+		}
+	}
+}
+
+TreeResult
+tree_delete(Tree *tree, const TreeProbe *probe)
+{
+	for (;;)
+	{
+		uint64		v;
+		TreeNode   *leaf = find_leaf(tree, probe, &v);
+		int			n = Min(leaf->n, tree->leaf_capacity);
+		int			pos;
+		uint8		copy[TREE_MAX_STRIDE];
+		uint8	   *place;
+
+		pos = tree_count_before(tree, leaf, v, leaf->data, n, probe, false);
+		if (pos < 0)
+			continue;
+		place = leaf->data + pos * tree->stride;
+		if (pos < n)
+			memcpy(copy, place, tree->stride);
+		if (!node_unchanged(leaf, v))
+			continue;
+		if (pos >= n || tree_probe_compare(tree, probe, copy) != 0)
+			return TREE_ABSENT;
+
+		HOLD_INTERRUPTS();
+		if (node_latch(leaf, v))
+		{
+			memmove(place, place + tree->stride, (n - pos - 1) * tree->stride);
+			leaf->n--;
+			node_unlatch(leaf);
+			RESUME_INTERRUPTS();
+			tree_tuple_release(tree, tree_entry_tuple(tree, copy));
+			pg_atomic_fetch_sub_u64(&tree->entries, 1);
+			return TREE_DONE;
+		}
+		RESUME_INTERRUPTS();
+	}
+}
+
+/* Two neighbours and their parent */
+typedef struct MergePair
+{
+	TreeNode   *parent;
+	uint64		parent_version;
+	int			slot;			/* left = child "slot" */
+	TreeNode   *left;
+	uint64		left_version;
+	TreeNode   *right;
+	uint64		right_version;
+} MergePair;
+
+/* Would both fit into one node, with room to spare? */
+static bool
+should_merge(const Tree *tree, const MergePair *pair)
+{
+	int			n = pair->left->n + pair->right->n;
+
+	if (pair->left->level > 0)
+		n++;
+	return n <= node_capacity(tree, pair->left) * 3 / 5;
+}
+
+static bool
+latch_three(const MergePair *pair)
+{
+	HOLD_INTERRUPTS();
+	if (node_latch(pair->parent, pair->parent_version))
+	{
+		if (node_latch(pair->left, pair->left_version))
+		{
+			if (node_latch(pair->right, pair->right_version))
+				return true;
+			node_unlatch_unchanged(pair->left);
+		}
+		node_unlatch_unchanged(pair->parent);
+	}
+	RESUME_INTERRUPTS();
+	return false;
+}
+
+/* Merge; false if something has changed meanwhile. */
+static bool
+merge(Tree *tree, const MergePair *pair)
+{
+	TreeNode   *parent = pair->parent;
+	TreeNode   *left = pair->left;
+	TreeNode   *right = pair->right;
+	TreeTuple  *dropped = NULL;
+	uint8	   *separator;
+	uint8	   *end;
+	int			after;
+
+	if (!latch_three(pair))
+		return false;
+
+	separator = node_entries(tree, parent) + pair->slot * tree->stride;
+	end = node_entries(tree, left) + left->n * tree->stride;
+	if (left->level == 0)
+	{
+		dropped = tree_entry_tuple(tree, separator);
+		memcpy(end, right->data, right->n * tree->stride);
+		left->n += right->n;
+	}
+	else
+	{
+		/* the separator comes down with its reference */
+		memcpy(end, separator, tree->stride);
+		memcpy(end + tree->stride, node_entries(tree, right), right->n * tree->stride);
+		memcpy(node_children(left) + left->n + 1, node_children(right),
+			   (right->n + 1) * sizeof(TreeNode *));
+		left->n += right->n + 1;
+	}
+	after = parent->n - pair->slot - 1;
+	memmove(separator, separator + tree->stride, after * tree->stride);
+	memmove(node_children(parent) + pair->slot + 1, node_children(parent) + pair->slot + 2,
+			after * sizeof(TreeNode *));
+	parent->n--;
+
+	node_unlatch_obsolete(right);
+	node_unlatch(left);
+	node_unlatch(parent);
+	tree_node_retire(tree, right);
+	RESUME_INTERRUPTS();
+	tree_tuple_release(tree, dropped);
+	return true;
+}
+
+/* The root has one child: that becomes the root. */
+static void
+lower_root(Tree *tree, TreeNode *root, uint64 version)
+{
+	HOLD_INTERRUPTS();
+	if (node_latch(root, version))
+	{
+		if (tree_root(tree) == root)
+		{
+			tree_set_root(tree, node_children(root)[0]);
+			node_unlatch_obsolete(root);
+			tree_node_retire(tree, root);
+		}
+		else
+			node_unlatch_unchanged(root);
+	}
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Look at the child of the probe and one neighbour.  Sets *child; returns
+ * whether the parent is unchanged, and *merged if the pair was merged.
+ */
+static bool
+try_pair(Tree *tree, TreeNode *node, uint64 v, const TreeProbe *probe, TreeNode **child,
+		 uint64 *child_version, bool *merged)
+{
+	MergePair	pair = {.parent = node, .parent_version = v};
+	int			n = Min(node->n, tree->inner_capacity);
+	int			slot;
+
+	*merged = false;
+	slot = tree_count_before(tree, node, v, node_entries(tree, node), n, probe, true);
+	if (slot < 0)
+		return false;
+	*child = node_children(node)[slot];
+	pair.slot = slot < n ? slot : slot - 1;
+	if (n > 0)
+	{
+		pair.left = node_children(node)[pair.slot];
+		pair.right = node_children(node)[pair.slot + 1];
+	}
+	if (!node_unchanged(node, v))
+		return false;
+	*child_version = node_version(*child);
+	if (n > 0)
+	{
+		pair.left_version = node_version(pair.left);
+		pair.right_version = node_version(pair.right);
+		*child_version = *child == pair.left ? pair.left_version : pair.right_version;
+		if (!node_unchanged(node, v))
+			return false;
+		if (should_merge(tree, &pair))
+			*merged = merge(tree, &pair);
+	}
+	return node_unchanged(node, v);
+}
+
+void
+tree_shrink(Tree *tree, const TreeProbe *probe)
+{
+	int			tries = 0;
+
+	while (tries++ < 100)
+	{
+		TreeNode   *node = tree_root(tree);
+		uint64		v = node_version(node);
+		bool		again = false;
+
+		if (tree_root(tree) != node)
+			continue;
+		if (node->level > 0 && node->n == 0 && node_unchanged(node, v))
+		{
+			lower_root(tree, node, v);
+			continue;
+		}
+		while (node->level > 0)
+		{
+			TreeNode   *child;
+			uint64		child_version;
+			bool		merged;
+
+			if (!try_pair(tree, node, v, probe, &child, &child_version, &merged) || merged)
+			{
+				again = true;
+				break;
+			}
+			node = child;
+			v = child_version;
+		}
+		if (!again)
+			break;
+	}
+}

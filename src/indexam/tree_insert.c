@@ -1,0 +1,298 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_insert.c
+ *	  Insertion and splitting.
+ *
+ * The descent reads optimistically and splits full nodes on its way, so a
+ * split never has to climb.  A node is changed only between node_latch() (which
+ * fails if anything was changed since it was read) and node_unlatch(); memory
+ * is taken before the first latch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "tree_internal.h"
+
+/* Where a descent is: a node, its parent, and their versions */
+typedef struct Descent
+{
+	TreeNode   *parent;			/* NULL at the root */
+	uint64		parent_version;
+	int			slot;			/* node = child "slot" of parent */
+	TreeNode   *node;
+	uint64		version;
+	bool		rightmost;		/* nothing lies to the right of node */
+} Descent;
+
+/* Latch the node and its parent, if the node is still where it was. */
+static bool
+latch_pair(Tree *tree, Descent *d)
+{
+	HOLD_INTERRUPTS();
+	if (d->parent != NULL && !node_latch(d->parent, d->parent_version))
+	{
+		RESUME_INTERRUPTS();
+		return false;
+	}
+	if (node_latch(d->node, d->version))
+	{
+		if (d->parent != NULL || tree_root(tree) == d->node)
+			return true;
+		node_unlatch_unchanged(d->node);
+	}
+	if (d->parent != NULL)
+		node_unlatch_unchanged(d->parent);
+	RESUME_INTERRUPTS();
+	return false;
+}
+
+/*
+ * Hang "right" with its separator to the right of child "slot" of the parent,
+ * or put new_root above both.  All are latched or unknown to others.
+ */
+static void
+link_right(Tree *tree, Descent *d, TreeNode *new_root, const uint8 *separator, TreeNode *right)
+{
+	TreeNode   *parent = d->parent != NULL ? d->parent : new_root;
+	TreeNode  **children = node_children(parent);
+	int			slot = d->parent != NULL ? d->slot : 0;
+	uint8	   *place;
+
+	if (d->parent == NULL)
+		children[0] = d->node;
+	place = node_entries(tree, parent) + slot * tree->stride;
+	memmove(place + tree->stride, place, (parent->n - slot) * tree->stride);
+	memmove(children + slot + 2, children + slot + 1, (parent->n - slot) * sizeof(TreeNode *));
+	memcpy(place, separator, tree->stride);
+	children[slot + 1] = right;
+	parent->n++;
+	if (d->parent == NULL)
+		tree_set_root(tree, new_root);
+}
+
+/*
+ * Split of a full inner node, or of a full leaf in the middle.  The right edge
+ * of the tree keeps its left node full, for ascending insertions.
+ */
+static TreeResult
+split_node(Tree *tree, Descent *d)
+{
+	TreeNode   *node = d->node;
+	TreeNode   *right = tree_node_alloc(tree, node->level);
+	TreeNode   *new_root = NULL;
+	uint8		separator[TREE_MAX_STRIDE];
+	uint8	   *entries;
+	int			n;
+	int			keep;
+
+	if (right != NULL && d->parent == NULL)
+		new_root = tree_node_alloc(tree, node->level + 1);
+	if (right == NULL || (d->parent == NULL && new_root == NULL))
+	{
+		tree_node_unused(tree, right);
+		return TREE_FULL;
+	}
+	if (!latch_pair(tree, d))
+	{
+		tree_node_unused(tree, right);
+		tree_node_unused(tree, new_root);
+		return TREE_ABSENT;		/* start again */
+	}
+
+	n = node->n;
+	entries = node_entries(tree, node);
+	if (node->level == 0)
+	{
+		keep = n / 2;
+		right->n = n - keep;
+		memcpy(right->data, entries + keep * tree->stride, right->n * tree->stride);
+		memcpy(separator, right->data, tree->stride);
+		entry_add_ref(tree, separator);
+	}
+	else
+	{
+		/* separator "keep" moves up with its reference */
+		keep = d->rightmost ? n - 1 : n / 2;
+		right->n = n - keep - 1;
+		memcpy(separator, entries + keep * tree->stride, tree->stride);
+		memcpy(node_entries(tree, right), entries + (keep + 1) * tree->stride,
+			   right->n * tree->stride);
+		memcpy(node_children(right), node_children(node) + keep + 1,
+			   (right->n + 1) * sizeof(TreeNode *));
+	}
+	node->n = keep;
+	link_right(tree, d, new_root, separator, right);
+
+	node_unlatch(node);
+	if (d->parent != NULL)
+		node_unlatch(d->parent);
+	RESUME_INTERRUPTS();
+	return TREE_DONE;
+}
+
+/* The entry comes after all others and its leaf is full: a leaf of its own. */
+static TreeResult
+append_leaf(Tree *tree, Descent *d, const uint8 *entry)
+{
+	TreeNode   *right = tree_node_alloc(tree, 0);
+	TreeNode   *new_root = NULL;
+
+	if (right != NULL && d->parent == NULL)
+		new_root = tree_node_alloc(tree, 1);
+	if (right == NULL || (d->parent == NULL && new_root == NULL))
+	{
+		tree_node_unused(tree, right);
+		return TREE_FULL;
+	}
+	memcpy(right->data, entry, tree->stride);
+	right->n = 1;
+	if (!latch_pair(tree, d))
+	{
+		tree_node_unused(tree, right);
+		tree_node_unused(tree, new_root);
+		return TREE_ABSENT;
+	}
+	entry_add_ref(tree, entry);
+	link_right(tree, d, new_root, entry, right);
+	node_unlatch(d->node);
+	if (d->parent != NULL)
+		node_unlatch(d->parent);
+	RESUME_INTERRUPTS();
+	return TREE_DONE;
+}
+
+static bool
+add_to_leaf(Tree *tree, Descent *d, int pos, const uint8 *entry)
+{
+	TreeNode   *leaf = d->node;
+	uint8	   *place = leaf->data + pos * tree->stride;
+
+	HOLD_INTERRUPTS();
+	if (!node_latch(leaf, d->version))
+	{
+		RESUME_INTERRUPTS();
+		return false;
+	}
+	memmove(place + tree->stride, place, (leaf->n - pos) * tree->stride);
+	memcpy(place, entry, tree->stride);
+	leaf->n++;
+	node_unlatch(leaf);
+	RESUME_INTERRUPTS();
+	return true;
+}
+
+/* One step down.  False: something has changed, start again. */
+static bool
+step_down(Tree *tree, Descent *d, const TreeProbe *probe)
+{
+	TreeNode   *node = d->node;
+	int			n = node->n;
+	int			slot;
+	TreeNode   *child;
+
+	slot = tree_count_before(tree, node, d->version, node_entries(tree, node), n, probe, true);
+	if (slot < 0)
+		return false;
+	child = node_children(node)[slot];
+	if (!node_unchanged(node, d->version))
+		return false;
+	d->parent = node;
+	d->parent_version = d->version;
+	d->slot = slot;
+	d->rightmost = d->rightmost && slot == n;
+	d->node = child;
+	d->version = node_version(child);
+	return node_unchanged(node, d->parent_version);
+}
+
+/* To the leaf of the probe, with room in every inner node on the path. */
+static TreeResult
+descend(Tree *tree, Descent *d, const TreeProbe *probe)
+{
+	for (;;)
+	{
+		TreeResult	result = TREE_DONE;
+
+		d->parent = NULL;
+		d->rightmost = true;
+		d->node = tree_root(tree);
+		d->version = node_version(d->node);
+		if (tree_root(tree) != d->node)
+			continue;
+		while (d->node->level > 0)
+		{
+			if (d->node->n >= tree->inner_capacity)
+			{
+				if (!node_unchanged(d->node, d->version))
+					break;
+				result = split_node(tree, d);
+				if (result == TREE_FULL)
+					return TREE_FULL;
+				break;
+			}
+			if (!step_down(tree, d, probe))
+				break;
+		}
+		if (d->node->level == 0 && node_unchanged(d->node, d->version) &&
+			(d->parent == NULL || node_unchanged(d->parent, d->parent_version)))
+			return TREE_DONE;
+	}
+}
+
+/* The entry at pos equals the probe: -1 if the leaf has changed. */
+static int
+is_equal(Tree *tree, const Descent *d, int pos, int n, const TreeProbe *probe)
+{
+	uint8		copy[TREE_MAX_STRIDE];
+
+	if (pos >= n)
+		return node_unchanged(d->node, d->version) ? 0 : -1;
+	memcpy(copy, d->node->data + pos * tree->stride, tree->stride);
+	if (!node_unchanged(d->node, d->version))
+		return -1;
+	return tree_probe_compare(tree, probe, copy) == 0;
+}
+
+TreeResult
+tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe)
+{
+	for (;;)
+	{
+		Descent		d;
+		TreeResult	result;
+		int			n;
+		int			pos;
+		int			equal;
+
+		if (descend(tree, &d, probe) == TREE_FULL)
+			return TREE_FULL;
+		n = d.node->n;
+		if (n > tree->leaf_capacity)
+			continue;			/* torn: reused meanwhile */
+		pos = tree_count_before(tree, d.node, d.version, d.node->data, n, probe, false);
+		if (pos < 0)
+			continue;
+		equal = is_equal(tree, &d, pos, n, probe);
+		if (equal < 0)
+			continue;
+		if (equal)
+			return TREE_EXISTS;
+
+		if (n < tree->leaf_capacity)
+			result = add_to_leaf(tree, &d, pos, entry) ? TREE_DONE : TREE_ABSENT;
+		else if (d.rightmost && pos == n)
+			result = append_leaf(tree, &d, entry);
+		else
+		{
+			if (split_node(tree, &d) == TREE_FULL)
+				return TREE_FULL;
+			continue;
+		}
+		if (result == TREE_FULL)
+			return TREE_FULL;
+		if (result == TREE_DONE)
+		{
+			pg_atomic_fetch_add_u64(&tree->entries, 1);
+			return TREE_DONE;
+		}
+	}
+}

@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_internal.h
+ *	  Nodes, latches and comparisons; shared by the tree's files only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_TREE_INTERNAL_H
+#define SOFORT_TREE_INTERNAL_H
+
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/pg_bswap.h"
+#include "sofort/indexam/tree.h"
+#include "sofort/pmem/arena.h"
+#include "storage/spin.h"
+
+#define VERSION_LATCHED		UINT64CONST(1)
+#define VERSION_OBSOLETE	UINT64CONST(2)
+#define VERSION_STEP		UINT64CONST(4)
+
+extern TreeNode *tree_node_alloc(Tree *tree, int level);
+extern void tree_node_unused(Tree *tree, TreeNode *node);
+extern void tree_node_retire(Tree *tree, TreeNode *node);
+extern void tree_tuple_release(Tree *tree, TreeTuple *tuple);
+extern void tree_pause(int *spins);
+
+/* ---- latches ---- */
+
+/*
+ * Version of a node that is not being changed.  Obsolete is allowed: whoever
+ * reads goes on to check the pointer that led here, which has changed.
+ */
+static inline uint64
+node_version(const TreeNode *node)
+{
+	uint64		v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE);
+
+	if (unlikely(v & VERSION_LATCHED))
+	{
+		int			spins = 0;
+
+		do
+		{
+			tree_pause(&spins);
+			v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE);
+		} while (v & VERSION_LATCHED);
+	}
+	return v;
+}
+
+/* Is what was read from the node since node_version() consistent? */
+static inline bool
+node_unchanged(const TreeNode *node, uint64 version)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&node->version, __ATOMIC_RELAXED) == version;
+}
+
+/*
+ * Latch the node if it has not changed since.  Never waits, so the order in
+ * which latches are taken does not matter.  The caller holds off interrupts.
+ */
+static inline bool
+node_latch(TreeNode *node, uint64 version)
+{
+	if (version & VERSION_OBSOLETE)
+		return false;
+	return __atomic_compare_exchange_n(&node->version, &version, version | VERSION_LATCHED,
+									   false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+static inline void
+node_unlatch(TreeNode *node)
+{
+	__atomic_store_n(&node->version,
+					 (node->version & ~VERSION_LATCHED) + VERSION_STEP, __ATOMIC_RELEASE);
+}
+
+/* Give the latch back without having changed anything. */
+static inline void
+node_unlatch_unchanged(TreeNode *node)
+{
+	__atomic_store_n(&node->version, node->version & ~VERSION_LATCHED, __ATOMIC_RELEASE);
+}
+
+static inline void
+node_unlatch_obsolete(TreeNode *node)
+{
+	__atomic_store_n(&node->version,
+					 ((node->version & ~VERSION_LATCHED) | VERSION_OBSOLETE) + VERSION_STEP,
+					 __ATOMIC_RELEASE);
+}
+
+/* ---- contents ---- */
+
+static inline TreeNode **
+node_children(const TreeNode *node)
+{
+	return (TreeNode **) node->data;
+}
+
+/* Entries of a leaf, separators of an inner node */
+static inline uint8 *
+node_entries(const Tree *tree, const TreeNode *node)
+{
+	return (uint8 *) node->data +
+		(node->level == 0 ? 0 : (tree->inner_capacity + 1) * sizeof(TreeNode *));
+}
+
+static inline int
+node_capacity(const Tree *tree, const TreeNode *node)
+{
+	return node->level == 0 ? tree->leaf_capacity : tree->inner_capacity;
+}
+
+static inline TreeNode *
+tree_root(const Tree *tree)
+{
+	return __atomic_load_n(&tree->root, __ATOMIC_ACQUIRE);
+}
+
+static inline void
+tree_set_root(Tree *tree, TreeNode *node)
+{
+	__atomic_store_n(&tree->root, node, __ATOMIC_RELEASE);
+}
+
+/* One more reference to the tuple of this entry, if it has one */
+static inline void
+entry_add_ref(const Tree *tree, const uint8 *entry)
+{
+	TreeTuple  *tuple = tree_entry_tuple(tree, entry);
+
+	if (tuple != NULL)
+		pg_atomic_fetch_add_u32(&tuple->refs, 1);
+}
+
+static inline uint64
+load_be64(const uint8 *p)
+{
+	uint64		w;
+
+	memcpy(&w, p, sizeof(w));
+	return pg_bswap64(w);
+}
+
+/* As memcmp, len >= 8; the last 8 bytes may overlap those before. */
+static inline int
+bytes_compare(const uint8 *a, const uint8 *b, int len)
+{
+	int			i;
+
+	for (i = 0; i < len - 8; i += 8)
+	{
+		uint64		x = load_be64(a + i);
+		uint64		y = load_be64(b + i);
+
+		if (x != y)
+			return x < y ? -1 : 1;
+	}
+	{
+		uint64		x = load_be64(a + len - 8);
+		uint64		y = load_be64(b + len - 8);
+
+		return x == y ? 0 : (x < y ? -1 : 1);
+	}
+}
+
+/*
+ * Number of entries before the probe (or_equal: or equal to it) among n that
+ * lie at base in a node whose version is v.  -1: the node has changed.
+ * node == NULL: base is private.
+ */
+extern int	tree_count_before(const Tree *tree, const TreeNode *node, uint64 v,
+							  const uint8 *base, int n, const TreeProbe *probe, bool or_equal);
+
+#endif							/* SOFORT_TREE_INTERNAL_H */

@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_verify.c
+ *	  Structural check of a tree that nobody changes meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "tree_internal.h"
+
+typedef struct VerifyState
+{
+	Tree	   *tree;
+	TreeOrder	order;
+	void	   *order_arg;
+	TreeReport	report;
+	void	   *report_arg;
+	const uint8 *previous;		/* last leaf entry seen */
+	uint64		entries;
+	uint64		nodes;
+} VerifyState;
+
+static void
+problem(VerifyState *state, const TreeNode *node, const char *text)
+{
+	char		place[64];
+
+	snprintf(place, sizeof(place), "level %d, entry " UINT64_FORMAT, (int) node->level,
+			 state->entries);
+	state->report(state->report_arg, place, text);
+}
+
+/* Entries of one node against each other and against the fences */
+static void
+verify_entries(VerifyState *state, TreeNode *node, const uint8 *low, const uint8 *high)
+{
+	Tree	   *tree = state->tree;
+	uint8	   *entries = node_entries(tree, node);
+	int			i;
+
+	for (i = 0; i < node->n; i++)
+	{
+		const uint8 *e = entries + i * tree->stride;
+
+		if (i > 0 && state->order(state->order_arg, e - tree->stride, e) >= 0)
+			problem(state, node, "entries are not in ascending order");
+		if (low != NULL && state->order(state->order_arg, low, e) > 0)
+			problem(state, node, "an entry is below the separator of its node");
+		if (high != NULL && state->order(state->order_arg, e, high) >= 0)
+			problem(state, node, "an entry is not below the next separator");
+	}
+}
+
+static void
+verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, const uint8 *high)
+{
+	Tree	   *tree = state->tree;
+	int			i;
+
+	state->nodes++;
+	if (node->version & (VERSION_LATCHED | VERSION_OBSOLETE))
+		problem(state, node, "a linked node is latched or obsolete");
+	if (node->level != level)
+	{
+		problem(state, node, "a node is on the wrong level");
+		return;
+	}
+	if (node->n > node_capacity(tree, node))
+	{
+		problem(state, node, "a node holds more entries than it has room for");
+		return;
+	}
+	verify_entries(state, node, low, high);
+	if (level == 0)
+	{
+		if (node->n > 0)
+		{
+			if (state->previous != NULL &&
+				state->order(state->order_arg, state->previous, node->data) >= 0)
+				problem(state, node, "leaves are not in ascending order");
+			state->previous = node->data + (node->n - 1) * tree->stride;
+		}
+		state->entries += node->n;
+		return;
+	}
+	for (i = 0; i <= node->n; i++)
+	{
+		uint8	   *entries = node_entries(tree, node);
+
+		verify_node(state, node_children(node)[i], level - 1,
+					i > 0 ? entries + (i - 1) * tree->stride : low,
+					i < node->n ? entries + i * tree->stride : high);
+	}
+}
+
+uint64
+tree_verify(Tree *tree, TreeOrder order, void *order_arg, TreeReport report, void *report_arg)
+{
+	VerifyState state = {.tree = tree, .order = order, .order_arg = order_arg,
+	.report = report, .report_arg = report_arg};
+	TreeNode   *root = tree_root(tree);
+
+	verify_node(&state, root, root->level, NULL, NULL);
+	if (state.entries != pg_atomic_read_u64(&tree->entries))
+		problem(&state, root, "the number of entries differs from the counter");
+	if (state.nodes != tree->nodes)
+		problem(&state, root, "the number of nodes differs from the counter");
+	return state.entries;
+}

@@ -1,0 +1,205 @@
+/*-------------------------------------------------------------------------
+ *
+ * unique.c
+ *	  Uniqueness checks, with the rules of nbtree.
+ *
+ * Check and insertion are made one by a lock on the key's hash: equal keys have
+ * equal bytes, so they meet at one lock.  It is an LWLock, held while rows are
+ * looked up (which takes no heavyweight lock), never while a transaction is
+ * waited for; after the wait everything is checked again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "miscadmin.h"
+#include "sofort/pmem/arena.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "am_internal.h"
+
+typedef struct UniqueCheck
+{
+	IndexKeys  *keys;
+	const uint8 *entry;
+	const Datum *values;
+	const bool *isnull;
+	ItemPointer tid;
+	Relation	heap;
+	IndexUniqueCheck check;
+	bool		found;			/* our own entry, if EXISTING */
+	bool		maybe_taken;	/* PARTIAL */
+	bool		conflict;		/* to be reported without the lock */
+	TransactionId wait_for;
+	uint32		token;			/* of a speculative insertion */
+} UniqueCheck;
+
+typedef enum CheckStep
+{
+	STEP_NEXT,					/* look at more entries */
+	STEP_STOP					/* the check has its result */
+} CheckStep;
+
+/* One entry with the same key: is there a row that counts? */
+static CheckStep
+check_entry(UniqueCheck *uc, const uint8 *other)
+{
+	ItemPointerData tid;
+	SnapshotData dirty;
+
+	index_entry_tid(uc->keys, other, &tid);
+	if (ItemPointerEquals(&tid, uc->tid) && uc->check == UNIQUE_CHECK_EXISTING)
+	{
+		uc->found = true;
+		return STEP_NEXT;
+	}
+	InitDirtySnapshot(dirty);
+	if (!table_index_fetch_tuple_check(uc->heap, &tid, &dirty, NULL))
+		return STEP_NEXT;
+
+	/* whoever asks for a partial check comes back later */
+	if (uc->check == UNIQUE_CHECK_PARTIAL)
+	{
+		uc->maybe_taken = true;
+		return STEP_STOP;
+	}
+	uc->wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+	if (TransactionIdIsValid(uc->wait_for))
+	{
+		uc->token = dirty.speculativeToken;
+		return STEP_STOP;
+	}
+
+	/*
+	 * A conflict, unless the row to be inserted is dead itself by now (CREATE
+	 * INDEX CONCURRENTLY).
+	 */
+	tid = *uc->tid;
+	uc->conflict = table_index_fetch_tuple_check(uc->heap, &tid, SnapshotSelf, NULL);
+	return STEP_STOP;
+}
+
+/* All entries with the key, leaf by leaf */
+static void
+check_key(UniqueCheck *uc)
+{
+	Tree	   *tree = uc->keys->tree;
+	EntryPlace	lower;
+	EntryPlace	upper;
+	EntryPlace	fence;
+	const TreeProbe *seek = &lower.probe;
+	TreeLeaf	leaf;
+	int			i;
+
+	keys_place(&lower, uc->keys, uc->entry, -1);
+	keys_place(&upper, uc->keys, uc->entry, 1);
+	for (;;)
+	{
+		tree_read_leaf(tree, seek, false, seek, &upper.probe, &leaf);
+		for (i = 0; i < leaf.n; i++)
+			if (check_entry(uc, leaf.entries + i * tree->stride) == STEP_STOP)
+				return;
+		if (leaf.cut_high || !leaf.has_high ||
+			tree_probe_compare(tree, &upper.probe, leaf.high) <= 0)
+			return;
+		keys_place(&fence, uc->keys, leaf.high, 0);
+		seek = &fence.probe;
+	}
+}
+
+static void
+raise_violation(UniqueCheck *uc)
+{
+	Relation	index = uc->keys->index;
+	char	   *key_desc = BuildIndexValueDescription(index, (Datum *) uc->values,
+													  (bool *) uc->isnull);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("duplicate key value violates unique constraint \"%s\"",
+					RelationGetRelationName(index)),
+			 key_desc ? errdetail("Key %s already exists.", key_desc) : 0,
+			 errtableconstraint(uc->heap, RelationGetRelationName(index))));
+}
+
+/* Insert under the lock.  The tuple's owner is the tree if this says DONE. */
+static TreeResult
+insert_now(UniqueCheck *uc)
+{
+	EntryPlace	place;
+	TreeResult	result;
+
+	keys_place(&place, uc->keys, uc->entry, 0);
+	result = tree_insert(uc->keys->tree, uc->entry, &place.probe);
+	if (result == TREE_FULL)
+	{
+		tree_reclaim(uc->keys->tree);
+		tree_reclaim(uc->keys->tree);
+		result = tree_insert(uc->keys->tree, uc->entry, &place.probe);
+	}
+	return result;
+}
+
+/* Check, and insert if nothing is in the way.  True: the work is done. */
+static bool
+check_and_insert(UniqueCheck *uc, bool *inserted)
+{
+	LWLock	   *lock = registry_unique_lock(uc->keys->shared, uc->entry,
+											uc->keys->format.key_len);
+	TreeResult	result = TREE_DONE;
+
+	uc->found = uc->maybe_taken = uc->conflict = false;
+	uc->wait_for = InvalidTransactionId;
+	uc->token = 0;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	epoch_enter();
+	check_key(uc);
+	if (!TransactionIdIsValid(uc->wait_for) && !uc->conflict &&
+		uc->check != UNIQUE_CHECK_EXISTING)
+	{
+		result = insert_now(uc);
+		*inserted = result == TREE_DONE;
+	}
+	epoch_exit();
+	LWLockRelease(lock);
+
+	if (result == TREE_FULL)
+		index_arena_full(uc->keys->index);
+	if (uc->conflict)
+		raise_violation(uc);
+	return !TransactionIdIsValid(uc->wait_for);
+}
+
+bool
+unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+			  ItemPointer tid, Relation heap, IndexUniqueCheck check, bool *inserted)
+{
+	UniqueCheck uc = {.keys = keys, .entry = entry, .values = values, .isnull = isnull,
+	.tid = tid, .heap = heap, .check = check};
+
+	while (!check_and_insert(&uc, inserted))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (uc.token != 0)
+			SpeculativeInsertionWait(uc.wait_for, uc.token);
+		else
+			XactLockTableWait(uc.wait_for, keys->index, tid, XLTW_InsertIndex);
+	}
+
+	/* as in nbtree: the deferred check must find the row it was called for */
+	if (check == UNIQUE_CHECK_EXISTING && !uc.found)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("failed to re-find tuple within index \"%s\"",
+						RelationGetRelationName(keys->index)),
+				 errhint("This may be because of a non-immutable index expression."),
+				 errtableconstraint(heap, RelationGetRelationName(keys->index))));
+	return !uc.maybe_taken;
+}

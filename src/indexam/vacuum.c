@@ -1,0 +1,149 @@
+/*-------------------------------------------------------------------------
+ *
+ * vacuum.c
+ *	  Removal of entries whose rows are gone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/pmem/arena.h"
+#include "utils/memutils.h"
+
+#include "am_internal.h"
+
+typedef struct VacuumState
+{
+	IndexKeys	keys;
+	IndexBulkDeleteResult *stats;
+	IndexBulkDeleteCallback callback;
+	void	   *callback_state;
+	TreeLeaf	leaf;
+	EntryPlace	fence;			/* where the next leaf begins */
+	TreeTuple  *fence_tuple;	/* private copy */
+} VacuumState;
+
+/* The separator must outlive the epoch. */
+static void
+keep_fence(VacuumState *state)
+{
+	Tree	   *tree = state->keys.tree;
+	TreeTuple  *tuple = tree_entry_tuple(tree, state->leaf.high);
+
+	if (state->fence_tuple != NULL)
+		pfree(state->fence_tuple);
+	state->fence_tuple = NULL;
+	if (tuple != NULL)
+	{
+		Size		size = offsetof(TreeTuple, tuple) + tuple->size;
+
+		state->fence_tuple = palloc(size);
+		memcpy(state->fence_tuple, tuple, size);
+		memcpy(state->leaf.high + tree->cmp_len, &state->fence_tuple, sizeof(TreeTuple *));
+	}
+	keys_place(&state->fence, &state->keys, state->leaf.high, 0);
+}
+
+/* Delete what the callback asks for.  Returns how many. */
+static int
+delete_from_leaf(VacuumState *state)
+{
+	Tree	   *tree = state->keys.tree;
+	int			deleted = 0;
+	int			i;
+
+	for (i = 0; i < state->leaf.n; i++)
+	{
+		uint8	   *entry = state->leaf.entries + i * tree->stride;
+		ItemPointerData tid;
+		EntryPlace	place;
+
+		index_entry_tid(&state->keys, entry, &tid);
+		if (!state->callback(&tid, state->callback_state))
+			continue;
+		keys_place(&place, &state->keys, entry, 0);
+		if (tree_delete(tree, &place.probe) == TREE_DONE)
+			deleted++;
+	}
+	return deleted;
+}
+
+/* True: there is another leaf. */
+static bool
+vacuum_leaf(VacuumState *state, bool first)
+{
+	Tree	   *tree = state->keys.tree;
+	TreeProbe  *seek = first ? NULL : &state->fence.probe;
+	int			deleted;
+
+	epoch_enter();
+	tree_read_leaf(tree, seek, false, seek, NULL, &state->leaf);
+	if (state->leaf.has_high)
+		keep_fence(state);
+	deleted = delete_from_leaf(state);
+	if (deleted > 0 && state->leaf.n > 0)
+	{
+		EntryPlace	place;
+
+		keys_place(&place, &state->keys, state->leaf.entries, 0);
+		tree_shrink(tree, &place.probe);
+	}
+	epoch_exit();
+	state->stats->tuples_removed += deleted;
+	state->stats->num_index_tuples += state->leaf.n - deleted;
+	return state->leaf.has_high;
+}
+
+IndexBulkDeleteResult *
+am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
+			  IndexBulkDeleteCallback callback, void *callback_state)
+{
+	VacuumState *state = palloc0(sizeof(VacuumState));
+	bool		first = true;
+
+	if (stats == NULL)
+		stats = palloc0(sizeof(IndexBulkDeleteResult));
+	index_attach(&state->keys, info->index);
+	state->stats = stats;
+	state->callback = callback;
+	state->callback_state = callback_state;
+	stats->num_index_tuples = 0;
+	stats->estimated_count = false;
+
+	while (vacuum_leaf(state, first))
+	{
+		first = false;
+		vacuum_delay_point();
+	}
+	tree_reclaim(state->keys.tree);
+	tree_reclaim(state->keys.tree);
+	stats->num_pages = (BlockNumber) (tree_bytes(state->keys.tree) / BLCKSZ + 1);
+	if (state->fence_tuple != NULL)
+		pfree(state->fence_tuple);
+	pfree(state);
+	return stats;
+}
+
+IndexBulkDeleteResult *
+am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
+{
+	IndexamStats tree;
+
+	if (info->analyze_only)
+		return stats;
+	(void) indexam_collect_garbage();
+	if (stats != NULL)
+		return stats;
+	indexam_stats(info->index, &tree);
+	if (strcmp(tree.state, "ready") != 0)
+		return NULL;
+	stats = palloc0(sizeof(IndexBulkDeleteResult));
+	stats->num_pages = (BlockNumber) (tree.bytes_dram / BLCKSZ + 1);
+	stats->num_index_tuples = (double) tree.entries;
+	stats->estimated_count = true;
+	return stats;
+}

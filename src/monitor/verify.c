@@ -1,0 +1,155 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *	  sofort.verify(), sofort.verify_pool(), sofort.create_pool().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/exec/exec.h"
+#include "sofort/monitor/monitor.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/txn/txn.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(sofort_verify);
+PG_FUNCTION_INFO_V1(sofort_verify_pool);
+PG_FUNCTION_INFO_V1(sofort_create_pool);
+
+typedef struct Findings
+{
+	ReturnSetInfo *rsinfo;
+	Oid			relation;		/* InvalidOid: the pool */
+} Findings;
+
+static void
+put_finding(void *arg, const char *kind, const char *place, const char *problem)
+{
+	Findings   *findings = arg;
+	Datum		values[4] = {0};
+	bool		nulls[4] = {0};
+
+	values[0] = ObjectIdGetDatum(findings->relation);
+	nulls[0] = !OidIsValid(findings->relation);
+	values[1] = CStringGetTextDatum(kind);
+	values[2] = CStringGetTextDatum(place);
+	values[3] = CStringGetTextDatum(problem);
+	tuplestore_putvalues(findings->rsinfo->setResult, findings->rsinfo->setDesc, values, nulls);
+}
+
+static void
+check_is_table(Relation rel)
+{
+	if ((rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW) ||
+		rel->rd_rel->relam != exec_table_am_oid())
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a sofort table", RelationGetRelationName(rel)),
+				 errhint("Only tables and materialized views with access method \"sofort\" can be verified.")));
+}
+
+/*
+ * Index expressions and predicates are the owner's code: run them as the owner,
+ * in a security-restricted operation, as index builds do.
+ */
+static void
+verify_relation(Relation rel, Findings *findings)
+{
+	Oid			save_userid;
+	int			save_context;
+	int			save_nestlevel;
+	StoreDesc  *store;
+	List	   *indexes;
+	ListCell   *lc;
+
+	GetUserIdAndSecContext(&save_userid, &save_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner, save_context | SECURITY_RESTRICTED_OPERATION);
+	save_nestlevel = NewGUCNestLevel();
+
+	store = store_open(rel);
+	findings->relation = RelationGetRelid(rel);
+	store_verify(rel, store, put_finding, findings);
+
+	indexes = RelationGetIndexList(rel);
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (index->rd_rel->relam == exec_index_am_oid() && index->rd_index->indisready &&
+			index->rd_index->indisvalid)
+		{
+			findings->relation = RelationGetRelid(index);
+			monitor_verify_index(rel, store, index, put_finding, findings);
+		}
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
+
+	AtEOXact_GUC(false, save_nestlevel);
+	SetUserIdAndSecContext(save_userid, save_context);
+}
+
+Datum
+sofort_verify(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	Findings	findings = {0};
+	Relation	rel;
+
+	InitMaterializedSRF(fcinfo, 0);
+	findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	if (RecoveryInProgress())
+		pool_require();
+
+	/* ask before waiting for a lock that stops writers */
+	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+	rel = relation_open(relid, AccessShareLock);
+	check_is_table(rel);
+	LockRelationOid(relid, ShareLock);
+	verify_relation(rel, &findings);
+	relation_close(rel, NoLock);
+	return (Datum) 0;
+}
+
+Datum
+sofort_verify_pool(PG_FUNCTION_ARGS)
+{
+	Findings	findings = {0};
+
+	InitMaterializedSRF(fcinfo, 0);
+	findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	pool_require();
+	txn_resolve_leftovers();
+	(void) store_collect_orphans();
+	pool_verify(put_finding, &findings);
+	return (Datum) 0;
+}
+
+Datum
+sofort_create_pool(PG_FUNCTION_ARGS)
+{
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to create a pool")));
+	PreventCommandDuringRecovery("sofort.create_pool()");
+	pool_create_anew();
+	PG_RETURN_VOID();
+}

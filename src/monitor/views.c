@@ -1,0 +1,337 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  Functions behind the views of the schema sofort.
+ *
+ * Who may see what: the numbers of the pool are for everybody, its path for
+ * roles that may read all settings; a table, its columns and its indexes for
+ * those who may SELECT from it and for pg_read_all_stats; a transaction for the
+ * role that runs it and for pg_read_all_stats.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "sofort/exec/exec.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/monitor/monitor.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/recovery/recovery.h"
+#include "sofort/txn/txn.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/xid8.h"
+
+PG_FUNCTION_INFO_V1(sofort_pool_info);
+PG_FUNCTION_INFO_V1(sofort_table_info);
+PG_FUNCTION_INFO_V1(sofort_column_info);
+PG_FUNCTION_INFO_V1(sofort_index_info);
+PG_FUNCTION_INFO_V1(sofort_transaction_info);
+
+static ReturnSetInfo *
+begin_set(FunctionCallInfo fcinfo)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	return (ReturnSetInfo *) fcinfo->resultinfo;
+}
+
+/* ---- pool ---- */
+
+/* Why sofort relations cannot be used now; NULL if they can. */
+static char *
+unusable_reason(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char	   *volatile reason = NULL;
+
+	/* pool_require() takes nothing that would have to be given back */
+	PG_TRY();
+	{
+		pool_require();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		reason = error->detail ? psprintf("%s: %s", error->message, error->detail) :
+			pstrdup(error->message);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return reason;
+}
+
+static void
+count_store(void *arg, StoreHeader *store)
+{
+	if (store->state == STORE_LIVE)
+		(*(int64 *) arg)++;
+}
+
+static void
+pool_numbers(Datum *values, bool *nulls)
+{
+	PoolUsage	usage;
+	int64		stores = 0;
+	int			workers;
+	uint64		rebuilt;
+	uint64		failures;
+
+	pool_usage(&usage);
+	store_visit(count_store, &stores);
+	recovery_progress(&workers, &rebuilt, &failures);
+	values[5] = Int64GetDatum((int64) pool_life());
+	values[6] = Int32GetDatum((int32) PoolSuper->layout_version);
+	values[7] = Int64GetDatum((int64) usage.quota_bytes);
+	values[8] = Int64GetDatum((int64) usage.used_bytes);
+	values[9] = Int64GetDatum((int64) usage.slab_bytes);
+	values[10] = Int64GetDatum((int64) usage.file_bytes);
+	values[11] = Int64GetDatum((int64) usage.dram_total);
+	values[12] = Int64GetDatum((int64) usage.dram_used);
+	values[13] = Int64GetDatum(stores);
+	values[14] = Int32GetDatum(workers);
+	values[15] = Int64GetDatum((int64) rebuilt);
+	values[16] = Int64GetDatum((int64) failures);
+	for (int i = 5; i <= 16; i++)
+		nulls[i] = false;
+}
+
+#define POOL_COLUMNS 17
+
+Datum
+sofort_pool_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = begin_set(fcinfo);
+	Datum		values[POOL_COLUMNS] = {0};
+	bool		nulls[POOL_COLUMNS];
+	char	   *reason = unusable_reason();
+	PoolStatus	status = pool_status();
+
+	memset(nulls, true, sizeof(nulls));
+	values[0] = CStringGetTextDatum(status == POOL_READY ? "ready" :
+									status == POOL_UNAVAILABLE ? "unavailable" : "not preloaded");
+	nulls[0] = false;
+	if (reason)
+	{
+		values[1] = CStringGetTextDatum(reason);
+		nulls[1] = false;
+	}
+	if (status != POOL_UNUSED && sofort_pool_path &&
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS))
+	{
+		PoolUsage	usage;
+
+		pool_usage(&usage);
+		nulls[2] = usage.path == NULL;
+		if (usage.path)
+			values[2] = CStringGetTextDatum(usage.path);
+	}
+	if (status == POOL_READY)
+	{
+		values[3] = CStringGetTextDatum(pm_medium_name(pm_medium()));
+		values[4] = CStringGetTextDatum(pm_medium_promise(pm_medium()));
+		nulls[3] = nulls[4] = false;
+		pool_numbers(values, nulls);
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}
+
+/* ---- tables, columns, indexes ---- */
+
+static bool
+may_see_relation(Oid relid)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
+}
+
+/* The table with AccessShareLock if it is ours and may be seen, else NULL. */
+static Relation
+open_visible_table(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		return NULL;
+	if ((rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW) &&
+		rel->rd_rel->relam == exec_table_am_oid() && may_see_relation(relid))
+		return rel;
+	relation_close(rel, AccessShareLock);
+	return NULL;
+}
+
+Datum
+sofort_table_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = begin_set(fcinfo);
+	Relation	rel = open_visible_table(PG_GETARG_OID(0));
+	StoreHeader *store = NULL;
+	Datum		values[6] = {0};
+	bool		nulls[6] = {0};
+	StoreStats	stats;
+
+	if (rel == NULL)
+		return (Datum) 0;
+	if (pool_status() == POOL_READY)
+		store = store_find(relation_locator(rel));
+	if (store == NULL)
+		memset(nulls, true, sizeof(nulls));
+	else
+	{
+		store_stats(store, &stats);
+		values[0] = Int64GetDatum((int64) store->id);
+		values[1] = Int64GetDatum((int64) stats.live);
+		values[2] = Int64GetDatum((int64) stats.dead);
+		values[3] = Int64GetDatum((int64) stats.nblocks);
+		values[4] = Int64GetDatum((int64) stats.bytes_pool);
+		values[5] = Int64GetDatum((int64) stats.bytes_dram);
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+static void
+put_column(void *arg, const StoreColumnInfo *info)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum		values[7] = {0};
+	bool		nulls[7] = {0};
+	bool		has_dictionary = info->encoding && strcmp(info->encoding, "dictionary") == 0;
+
+	values[0] = Int16GetDatum((int16) info->attnum);
+	values[1] = ObjectIdGetDatum(info->type_oid);
+	if (info->encoding)
+		values[2] = CStringGetTextDatum(info->encoding);
+	else
+		nulls[2] = true;
+	values[3] = Int32GetDatum(info->width);
+	values[4] = Int64GetDatum((int64) info->dictionary_entries);
+	values[5] = Int64GetDatum((int64) info->dictionary_bytes);
+	nulls[4] = nulls[5] = !has_dictionary;
+	if (info->reason)
+		values[6] = CStringGetTextDatum(info->reason);
+	else
+		nulls[6] = true;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+sofort_column_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = begin_set(fcinfo);
+	Relation	rel = open_visible_table(PG_GETARG_OID(0));
+	StoreHeader *store;
+
+	if (rel == NULL)
+		return (Datum) 0;
+	store = pool_status() == POOL_READY ? store_find(relation_locator(rel)) : NULL;
+	if (store)
+		store_visit_columns(store, put_column, rsinfo);
+	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+/* The index with AccessShareLock, if its table may be seen, else NULL. */
+static Relation
+open_visible_index(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		return NULL;
+	if (rel->rd_rel->relkind == RELKIND_INDEX && rel->rd_rel->relam == exec_index_am_oid() &&
+		may_see_relation(rel->rd_index->indrelid))
+		return rel;
+	relation_close(rel, AccessShareLock);
+	return NULL;
+}
+
+Datum
+sofort_index_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = begin_set(fcinfo);
+	Relation	index = open_visible_index(PG_GETARG_OID(0));
+	Datum		values[4] = {0};
+	bool		nulls[4] = {0};
+	IndexamStats stats = {0};
+
+	if (index == NULL)
+		return (Datum) 0;
+	if (pool_status() != POOL_READY)
+		memset(nulls, true, sizeof(nulls));
+	else
+	{
+		indexam_stats(index, &stats);
+		values[0] = CStringGetTextDatum(stats.placement);
+		values[1] = CStringGetTextDatum(stats.state);
+		nulls[2] = nulls[3] = strcmp(stats.state, "ready") != 0;
+		values[2] = Int64GetDatum((int64) stats.entries);
+		values[3] = Int64GetDatum((int64) stats.bytes_dram);
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	relation_close(index, AccessShareLock);
+	return (Datum) 0;
+}
+
+/* ---- transactions ---- */
+
+/* May the current user see what this process does? */
+static bool
+may_see_process(int pid)
+{
+	PGPROC	   *proc;
+
+	if (pid == MyProcPid || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		return true;
+	proc = pid == 0 ? NULL : BackendPidGetProc(pid);
+	return proc != NULL && has_privs_of_role(GetUserId(), proc->roleId);
+}
+
+static void
+put_transaction(void *arg, const TxnInfo *info)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum		values[7] = {0};
+	bool		nulls[7] = {0};
+
+	if (!may_see_process(info->pid))
+		return;
+	values[0] = Int32GetDatum((int32) info->slot);
+	values[1] = Int32GetDatum((int32) info->generation);
+	values[2] = CStringGetTextDatum(info->state);
+	values[3] = Int64GetDatum((int64) info->life);
+	values[4] = FullTransactionIdGetDatum(FullTransactionIdFromU64(info->xid));
+	values[5] = Int32GetDatum(info->pid);
+	nulls[5] = info->pid == 0;
+	values[6] = Int64GetDatum((int64) info->entries);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+sofort_transaction_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = begin_set(fcinfo);
+
+	if (pool_status() == POOL_READY)
+		txn_visit(put_transaction, rsinfo);
+	return (Datum) 0;
+}

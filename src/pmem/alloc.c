@@ -1,0 +1,638 @@
+/*-------------------------------------------------------------------------
+ *
+ * alloc.c
+ *	  Reservations, publication and freeing, with durable intents.
+ *
+ * An intent (target, link) of this process says "target is free unless link
+ * holds it".  It is durable before the space is marked used, and forgotten,
+ * durably, before the space can be taken by somebody else.  So at any moment a
+ * crash leaves each allocation either linked, or free, or named by an intent
+ * whose link does not hold it: alloc_startup() frees those.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "pm_internal.h"
+#include "sofort/pmem/fault.h"
+#include "storage/ipc.h"
+
+#define FREE_BATCH		64		/* segments freed by one drain */
+
+/* Bit i: intent i of this process's reservations is in use. */
+static uint32 open_intents = 0;
+static bool callbacks_registered = false;
+
+StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 32, "open_intents has 32 bits");
+
+/* This process's intents: for reservations, and one for pm_free() */
+static AllocIntents *
+my_intents(bool for_free)
+{
+	return pm_vector_get(&PoolSuper->intents, 2 * (uint64) pm_process_number() + (for_free ? 1 : 0));
+}
+
+static void
+release_at_exit(int code, Datum arg)
+{
+	pm_release_reservations();
+}
+
+static void
+release_at_abort(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
+		pm_release_reservations();
+}
+
+/* A reservation is published or cancelled by the function that made it, so
+ * none of an outer level is open when a subtransaction fails. */
+static void
+release_at_subabort(SubXactEvent event, SubTransactionId sub, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		pm_release_reservations();
+}
+
+/*
+ * Registered at the first reservation, thus later than txn's callbacks, so
+ * that they run earlier: links may lie in what an abort drops.
+ */
+static void
+register_callbacks(void)
+{
+	before_shmem_exit(release_at_exit, (Datum) 0);
+	RegisterXactCallback(release_at_abort, NULL);
+	RegisterSubXactCallback(release_at_subabort, NULL);
+	callbacks_registered = true;
+}
+
+/* Does the pointer point into the allocation? */
+static inline bool
+points_into(PMPtr p, PMPtr target, uint64 size)
+{
+	return p >= target && p - target < size;
+}
+
+static inline PMPtr
+load_link(const PMPtr *link)
+{
+	return *(const volatile PMPtr *) link;
+}
+
+/* ---- reserving ---- */
+
+static int
+reserve_segment(AllocIntent *intent, StoreId owner, Size size, PMPtr link, uint64 nlinks,
+				int flags, PMPtr *target)
+{
+	uint64		n = ((uint64) size + PM_GRANULE - 1) / PM_GRANULE;
+	uint64		offset;
+	int			rc;
+	int			e;
+	uint32		g;
+
+	if (n > PM_MAX_GRANULES)
+		return PM_FULL_POOL;
+	rc = segment_take((uint32) n, flags, &offset);
+	if (rc != 0)
+		return rc;
+	(void) segment_find(offset, &e, &g);
+	*target = (PM_POOL_ID << PM_OFFSET_BITS) | offset;
+
+	intent->link = link;
+	intent->nlinks = nlinks;
+	intent->size = n * PM_GRANULE;
+	pm_store8_persist(&intent->target, *target);
+	SOFORT_STOP("pmem-segment-intent");
+	pm_store8(&pm_extent[e].words[g], SEGWORD_MAKE(SEGWORD_SEGMENT, n, owner));
+	return 0;
+}
+
+/*
+ * pm_reserve() that reports instead of raising: 0, an errno, or PM_FULL_ (for
+ * segment_out_of_space()); nothing has changed then.
+ */
+int
+pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlinks, int flags)
+{
+	AllocIntents *mine = my_intents(false);
+	PMPtr		target = PM_NULL;
+	int			i;
+	int			rc;
+
+	Assert(size > 0 && nlinks > 0);
+	Assert(owner <= PM_OWNER_MASK && owner != PM_OWNER_SHARED);
+	for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+	{
+		if ((open_intents & (1u << i)) == 0)
+			break;
+	}
+	if (i == PM_INTENTS_PER_BACKEND)
+		elog(ERROR, "sofort: more than %d allocations are open", PM_INTENTS_PER_BACKEND);
+	if (!callbacks_registered && MyProc != NULL)
+		register_callbacks();
+
+	/* The server that starts must not fail because of a quota. */
+	if (MyProc == NULL)
+		flags |= PM_NO_QUOTA;
+
+	open_intents |= 1u << i;
+	if (size <= PM_SLAB_MAX)
+		rc = slab_take(owner, (flags & PM_RESERVE_SHARED_SLAB) != 0, slab_class(size),
+					   &mine->intent[i], pm_ptr(link), nlinks, flags, &target);
+	else
+		rc = reserve_segment(&mine->intent[i], owner, size, pm_ptr(link), nlinks, flags, &target);
+	if (rc != 0)
+	{
+		open_intents &= ~(1u << i);
+		return rc;
+	}
+
+	r->target = target;
+	r->addr = pm_deref(target);
+	r->size = mine->intent[i].size;
+	r->intent = i;
+	SOFORT_STOP("pmem-reserved");
+	if (flags & PM_RESERVE_ZERO)
+		pm_zero_nodrain(r->addr, r->size);
+	return 0;
+}
+
+void
+pm_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlinks, int flags)
+{
+	int			rc;
+
+	pool_require();
+	rc = pm_try_reserve(r, owner, size, link, nlinks, flags);
+	if (unlikely(rc != 0))
+		segment_out_of_space(rc, size);
+}
+
+/* ---- publishing ---- */
+
+/* Forget intents, durably: a later life must not free what they name. */
+static void
+forget_intents(const PmReservation *r, int n)
+{
+	AllocIntents *mine = my_intents(false);
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		pm_store8(&mine->intent[r[i].intent].target, PM_NULL);
+		open_intents &= ~(1u << r[i].intent);
+	}
+	pm_drain();
+}
+
+void
+pm_publish_batch(PmReservation *r, int n)
+{
+	AllocIntents *mine = my_intents(false);
+	int			i;
+
+	pm_drain();
+	SOFORT_STOP("pmem-filled");
+	for (i = 0; i < n; i++)
+	{
+		Assert(mine->intent[r[i].intent].target == r[i].target);
+		Assert(mine->intent[r[i].intent].nlinks == 1);
+		pm_store8(pm_deref(mine->intent[r[i].intent].link), r[i].target);
+	}
+	SOFORT_STOP("pmem-linked");
+	pm_drain();
+	SOFORT_STOP("pmem-published");
+	forget_intents(r, n);
+}
+
+void
+pm_publish(PmReservation *r)
+{
+	pm_publish_batch(r, 1);
+}
+
+void
+pm_publish_many(PmReservation *r, const PMPtr *values)
+{
+	AllocIntent *intent = &my_intents(false)->intent[r->intent];
+	PMPtr	   *links = pm_deref(intent->link);
+	uint64		n = intent->nlinks;
+	uint64		i;
+
+	Assert(intent->target == r->target);
+	Assert(points_into(values[0], r->target, r->size));
+	pm_drain();
+	SOFORT_STOP("pmem-filled");
+	for (i = 1; i < n; i++)
+		*(volatile PMPtr *) &links[i] = values[i];
+	pm_flush(links + 1, (n - 1) * sizeof(PMPtr));
+	pm_drain();
+	pm_store8(&links[0], values[0]);
+	SOFORT_STOP("pmem-linked");
+	pm_drain();
+	SOFORT_STOP("pmem-published");
+	forget_intents(r, 1);
+}
+
+/* ---- freeing ---- */
+
+/* Start and size of the allocation that an address lies in. */
+static bool
+allocation_of(PMPtr p, PMPtr *target, uint64 *size, uint64 *word)
+{
+	uint64		offset = p & PM_OFFSET_MASK;
+	int			e;
+	uint32		g;
+
+	if ((p >> PM_OFFSET_BITS) != PM_POOL_ID)
+		return false;
+	*word = segment_covering(offset, &e, &g);
+	if (SEGWORD_STATE(*word) == SEGWORD_SEGMENT)
+	{
+		*target = (PM_POOL_ID << PM_OFFSET_BITS) | granule_offset(e, g);
+		*size = (uint64) SEGWORD_COUNT(*word) * PM_GRANULE;
+		return true;
+	}
+	if (SEGWORD_STATE(*word) == SEGWORD_SLAB && SEGWORD_COUNT(*word) < (uint32) slab_nclasses())
+	{
+		int			class = (int) SEGWORD_COUNT(*word);
+		uint64		first = granule_offset(e, g) + slab_class_offset(class);
+
+		if (offset < first)
+			return false;
+		offset = first + (offset - first) / slab_class_size(class) * slab_class_size(class);
+		*target = (PM_POOL_ID << PM_OFFSET_BITS) | offset;
+		*size = slab_class_size(class);
+		return true;
+	}
+	return false;
+}
+
+/* The space of an intent's target becomes free, then the intent is forgotten */
+static void
+free_target(AllocIntent *intent)
+{
+	PMPtr		target = intent->target;
+	uint64		size = intent->size;
+	uint32		n = (uint32) (size / PM_GRANULE);
+	int			e;
+	uint32		g;
+
+	if (size < PM_GRANULE)
+	{
+		slab_give_back(target, intent);
+		return;
+	}
+	(void) segment_find(target & PM_OFFSET_MASK, &e, &g);
+	pm_store8_persist(&pm_extent[e].words[g], 0);
+	SOFORT_STOP("pmem-segment-freed");
+	segment_punch(target & PM_OFFSET_MASK, n);
+	pm_store8_persist(&intent->target, PM_NULL);
+	segment_untake(target & PM_OFFSET_MASK, n);
+}
+
+/* Zero those of links[1..n-1] that point into the target; drained. */
+static void
+clear_other_links(PMPtr *links, uint64 n, PMPtr target, uint64 size)
+{
+	uint64		i;
+
+	for (i = 1; i < n; i++)
+	{
+		if (points_into(load_link(&links[i]), target, size))
+			pm_store8(&links[i], PM_NULL);
+	}
+	pm_drain();
+}
+
+void
+pm_free(PMPtr *link, uint64 nlinks)
+{
+	AllocIntent *intent;
+	PMPtr		p = load_link(link);
+	PMPtr		target;
+	uint64		size;
+	uint64		word;
+
+	if (p == PM_NULL)
+		return;
+	if (!allocation_of(p, &target, &size, &word))
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("sofort pool: reference " UINT64_FORMAT " points to no allocation", p),
+				 errhint("Run sofort.verify_pool().")));
+		return;
+	}
+
+	HOLD_INTERRUPTS();
+	pm_drain();
+	intent = &my_intents(true)->intent[0];
+	intent->link = pm_ptr(link);
+	intent->nlinks = nlinks;
+	intent->size = size;
+	pm_store8_persist(&intent->target, target);
+	SOFORT_STOP("pmem-free-intent");
+	pm_store8_persist(link, PM_NULL);
+	SOFORT_STOP("pmem-unlinked");
+	if (nlinks > 1)
+		clear_other_links(link, nlinks, target, size);
+	free_target(intent);
+	RESUME_INTERRUPTS();
+}
+
+void
+pm_cancel(PmReservation *r)
+{
+	HOLD_INTERRUPTS();
+	pm_drain();
+	free_target(&my_intents(false)->intent[r->intent]);
+	open_intents &= ~(1u << r->intent);
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Does the intent's link hold its target?  A link in memory that is not in use
+ * holds nothing (and must not be read: a hole).
+ */
+static bool
+link_is_readable(const AllocIntent *intent)
+{
+	uint64		offset = intent->link & PM_OFFSET_MASK;
+	int			e;
+	uint32		g;
+
+	if ((intent->link >> PM_OFFSET_BITS) != PM_POOL_ID || intent->nlinks == 0 ||
+		intent->nlinks > PM_POOL_FILE_BYTES / sizeof(PMPtr))
+		return false;
+	return segment_find(offset, &e, &g) && segment_is_used(e, g) &&
+		segment_find(offset + intent->nlinks * sizeof(PMPtr) - 1, &e, &g) &&
+		segment_is_used(e, g);
+}
+
+static bool
+link_holds_target(const AllocIntent *intent)
+{
+	return link_is_readable(intent) &&
+		points_into(load_link(pm_deref(intent->link)), intent->target, intent->size);
+}
+
+/*
+ * After an ERROR, or at exit: what was reserved and not linked becomes free.
+ * An ERROR may have struck between linking and forgetting; what is linked stays.
+ */
+void
+pm_release_reservations(void)
+{
+	int			i;
+
+	if (open_intents == 0 || pool_status() != POOL_READY)
+		return;
+	HOLD_INTERRUPTS();
+	pm_drain();
+	for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+	{
+		AllocIntent *intent = &my_intents(false)->intent[i];
+
+		if ((open_intents & (1u << i)) == 0)
+			continue;
+		if (intent->target != PM_NULL)
+		{
+			if (link_holds_target(intent))
+				pm_store8_persist(&intent->target, PM_NULL);
+			else
+			{
+				if (intent->nlinks > 1 && link_is_readable(intent))
+					clear_other_links(pm_deref(intent->link), intent->nlinks,
+									  intent->target, intent->size);
+				free_target(intent);
+			}
+		}
+		open_intents &= ~(1u << i);
+	}
+	RESUME_INTERRUPTS();
+}
+
+/* ---- start ---- */
+
+/* The target was marked used, and its link does not hold it. */
+static void
+recover_target(AllocIntent *intent)
+{
+	uint64		offset = intent->target & PM_OFFSET_MASK;
+	int			e;
+	uint32		g;
+	uint32		slot;
+	uint64		word = segment_covering(offset, &e, &g);
+
+	if (SEGWORD_STATE(word) == SEGWORD_SEGMENT)
+	{
+		if (granule_offset(e, g) != offset)
+			return;
+		pm_store8_persist(&pm_extent[e].words[g], 0);
+		segment_release(offset, SEGWORD_COUNT(word));
+	}
+	else if (SEGWORD_STATE(word) == SEGWORD_SLAB)
+	{
+		if (slab_slot_of(e, g, offset, &slot))
+			pm_store8_persist(&((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot], 0);
+	}
+	else if (intent->size >= PM_GRANULE && segment_find(offset, &e, &g))
+	{
+		/* taken from the file system, never marked */
+		segment_punch(offset, (uint32) (intent->size / PM_GRANULE));
+	}
+}
+
+/*
+ * One intent of an earlier life.  What a killed process stored may be visible
+ * and yet not on the medium: what is kept is flushed again.
+ */
+static void
+recover_intent(AllocIntent *intent)
+{
+	if (link_holds_target(intent))
+	{
+		int			e;
+		uint32		g;
+		uint32		slot;
+		uint64		offset = intent->target & PM_OFFSET_MASK;
+		uint64		word = segment_covering(offset, &e, &g);
+
+		pm_flush(pm_deref(intent->link), intent->nlinks * sizeof(PMPtr));
+		if (SEGWORD_STATE(word) == SEGWORD_SLAB && slab_slot_of(e, g, offset, &slot))
+			pm_flush(&((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot],
+					 sizeof(uint64));
+		pm_drain();
+	}
+	else
+	{
+		if (intent->nlinks > 1 && link_is_readable(intent))
+			clear_other_links(pm_deref(intent->link), intent->nlinks,
+							  intent->target, intent->size);
+		recover_target(intent);
+	}
+	pm_store8_persist(&intent->target, PM_NULL);
+}
+
+/* After segment_startup(), in the postmaster: finish what a crash left. */
+void
+alloc_startup(void)
+{
+	uint64		nsets = PoolSuper->intents.count;
+	uint64		recovered = 0;
+	uint64		s;
+	int			i;
+
+	open_intents = 0;
+	for (s = 0; s < nsets; s++)
+	{
+		AllocIntents *set = pm_vector_get(&PoolSuper->intents, s);
+
+		for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+		{
+			if (set->intent[i].target == PM_NULL)
+				continue;
+			recover_intent(&set->intent[i]);
+			recovered++;
+		}
+	}
+	if (recovered > 0)
+		ereport(LOG,
+				(errmsg("sofort pool: " UINT64_FORMAT " unfinished allocations were settled",
+						recovered)));
+}
+
+/* Room for the intents of this server's processes. 0, an errno or PM_FULL_. */
+int
+alloc_prepare_intents(void)
+{
+	uint64		wanted = PM_INTENT_SETS;
+	Size		size;
+	int			rc;
+
+	if (PoolSuper->intents.count >= wanted)
+		return 0;
+	rc = vector_try_reserve(&PoolSuper->intents, wanted - 1, PM_OWNER_POOL, PM_NO_QUOTA, &size);
+	if (rc == 0)
+		pm_vector_publish(&PoolSuper->intents, wanted);
+	return rc;
+}
+
+/* ---- owners ---- */
+
+Size
+pm_allocated_size(PMPtr target)
+{
+	PMPtr		start;
+	uint64		size;
+	uint64		word;
+
+	return allocation_of(target, &start, &size, &word) ? (Size) size : 0;
+}
+
+typedef struct FreeBatch
+{
+	int			n;
+	uint64		offset[FREE_BATCH];
+	uint32		count[FREE_BATCH];
+} FreeBatch;
+
+static void
+free_batch(FreeBatch *batch)
+{
+	int			i;
+
+	pm_drain();
+	for (i = 0; i < batch->n; i++)
+		segment_release(batch->offset[i], batch->count[i]);
+	batch->n = 0;
+}
+
+void
+pm_free_owner(StoreId owner)
+{
+	FreeBatch	batch = {.n = 0};
+	int			e;
+
+	Assert(owner != PM_OWNER_SHARED && owner != PM_OWNER_POOL);
+	HOLD_INTERRUPTS();
+	slab_forget_owner(owner);
+	for (e = 0; e < pm_nextents; e++)
+	{
+		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		g;
+
+		for (g = 0; g < prepared; g++)
+		{
+			uint64		word = segment_word(e, g);
+
+			if (SEGWORD_STATE(word) == SEGWORD_FREE)
+				continue;
+			if (SEGWORD_OWNER(word) == owner)
+			{
+				if (batch.n == FREE_BATCH)
+					free_batch(&batch);
+				pm_store8(&pm_extent[e].words[g], 0);
+				batch.offset[batch.n] = granule_offset(e, g);
+				batch.count[batch.n] = SEGWORD_STATE(word) == SEGWORD_SEGMENT ?
+					SEGWORD_COUNT(word) : 1;
+				batch.n++;
+			}
+			else if (SEGWORD_STATE(word) == SEGWORD_SLAB &&
+					 SEGWORD_OWNER(word) == PM_OWNER_SHARED)
+				slab_free_owner(e, g, owner);
+		}
+	}
+	if (batch.n > 0)
+		free_batch(&batch);
+	RESUME_INTERRUPTS();
+}
+
+static void
+visit_slab(int extent, uint32 granule, uint64 word, StoreId owner, PmAllocationVisitor fn,
+		   void *arg)
+{
+	int			class = (int) SEGWORD_COUNT(word);
+	uint16		slots[MAX_SLAB_SLOTS];
+	StoreId		owners[MAX_SLAB_SLOTS];
+	PMPtr		first = (PM_POOL_ID << PM_OFFSET_BITS) | granule_offset(extent, granule);
+	int			n;
+	int			i;
+
+	if (class >= slab_nclasses())
+		return;
+	n = slab_copy_slots(extent, granule, word, owner, slots, owners);
+	for (i = 0; i < n; i++)
+		fn(arg, first + slab_class_offset(class) + slots[i] * slab_class_size(class),
+		   slab_class_size(class), owners[i]);
+}
+
+void
+pm_visit_allocations(StoreId owner, PmAllocationVisitor fn, void *arg)
+{
+	bool		all = (owner == ~UINT64CONST(0));
+	int			e;
+
+	for (e = 0; e < pm_nextents; e++)
+	{
+		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		g;
+
+		for (g = 0; g < prepared; g++)
+		{
+			uint64		word = segment_word(e, g);
+			StoreId		o = SEGWORD_OWNER(word);
+
+			if (SEGWORD_STATE(word) == SEGWORD_SEGMENT && (all || o == owner))
+				fn(arg, (PM_POOL_ID << PM_OFFSET_BITS) | granule_offset(e, g),
+				   (Size) SEGWORD_COUNT(word) * PM_GRANULE, o);
+			else if (SEGWORD_STATE(word) == SEGWORD_SLAB &&
+					 (all || o == owner || o == PM_OWNER_SHARED))
+				visit_slab(e, g, word, owner, fn, arg);
+		}
+	}
+}

@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * pm_internal.h
+ *	  What the files of src/pmem share among themselves.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PM_INTERNAL_H
+#define SOFORT_PM_INTERNAL_H
+
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+
+#define PM_ALIGN_EXTENT		((uint64) 2 << 20)	/* extents start and end here */
+#define PM_POOL_FILE_BYTES	((uint64) 1 << 40)	/* sparse, for ever */
+#define PM_MAX_GRANULES		262144	/* of one extent: 16 GB */
+#define PM_EXTENT_MAGIC		UINT64CONST(0x544e545845465053)
+
+/* Intents of the postmaster (or single user) and of every PGPROC: one set for
+ * reservations, one for frees. */
+#define PM_INTENT_SETS		(2 * (1 + MaxBackends + NUM_AUXILIARY_PROCS))
+#define PM_INTENTS_OFFSET	4096	/* of chunk 0, in the superblock's granule */
+#define PM_INTENTS_SHIFT	6
+
+/* ---- volatile state in shared memory ---- */
+
+#define SLAB_LOCKS			64
+#define SLAB_BUCKETS		1024
+#define SLAB_WAYS			8
+
+/* Slabs of one (owner, class); see slab.c. */
+typedef struct SlabSet
+{
+	uint64		key;			/* 0 = unused */
+	uint64		tag;			/* unique for ever: life and a counter */
+	PMPtr		head;			/* list of slabs with free slots */
+	uint32		scan_extent;	/* older slabs are found from here on */
+	uint32		scan_granule;
+	bool		scan_done;
+} SlabSet;
+
+typedef struct SlabBucket
+{
+	SlabSet		set[SLAB_WAYS];
+	uint32		victim;			/* next to be evicted */
+	bool		evicted;		/* some set of this life was forgotten */
+} SlabBucket;
+
+typedef struct EpochSlot
+{
+	pg_atomic_uint64 epoch;		/* 0 = in none */
+	char		pad[PM_LINE - sizeof(pg_atomic_uint64)];
+} EpochSlot;
+
+#define PM_REASON_BYTES		1024
+
+typedef struct PmShared
+{
+	PoolStatus	status;
+	int			sqlstate;		/* of pool_require() if unavailable */
+	char		message[PM_REASON_BYTES];
+	char		detail[PM_REASON_BYTES];
+	char		hint[PM_REASON_BYTES];
+
+	uint64		life;
+	StoreId		first_store_of_life;
+	bool		missing;		/* pool_create_anew() is the remedy */
+
+	LWLock	   *segment_lock;	/* bitmap, hints, used, words_prepared */
+	LWLock	   *control_lock;	/* control file, high-water mark, store ids */
+	LWLockPadded *slab_locks;	/* SLAB_LOCKS of them */
+
+	pg_atomic_uint64 used_granules;
+	uint64		extent_used[PM_MAX_EXTENTS];
+	uint32		extent_hint[PM_MAX_EXTENTS];	/* granules below are used */
+
+	pg_atomic_uint32 slab_serial;
+	SlabBucket	slab_buckets[SLAB_BUCKETS];
+
+	int			arena_tranche;
+	bool		arena_ready;
+
+	pg_atomic_uint64 epoch;		/* current */
+	pg_atomic_uint64 epoch_passed;	/* known to have passed */
+	int			nepochs;
+
+	/* uint64 bitmap[PM_MAX_EXTENTS][PM_MAX_GRANULES / 64]; then EpochSlots */
+} PmShared;
+
+extern PmShared *pm_shared;
+extern uint64 *pm_bitmap;
+extern EpochSlot *pm_epochs;
+
+/* The process's number, for per-process slots: 0 = postmaster, single user */
+static inline int
+pm_process_number(void)
+{
+	return MyProc != NULL ? MyProc->pgprocno + 1 : 0;
+}
+
+/* ---- the mapping: set by the postmaster, inherited ---- */
+
+typedef struct PmExtent
+{
+	uint64		offset;			/* of the header, in the file */
+	uint64		size;
+	uint64		first;			/* offset of the first granule */
+	uint32		ngranules;
+	ExtentHeader *header;
+	uint64	   *words;
+} PmExtent;
+
+extern PmExtent pm_extent[PM_MAX_EXTENTS];
+extern int	pm_nextents;
+extern int	pm_pool_fd;
+extern char pm_pool_file[MAXPGPATH];
+
+/* persist.c */
+extern bool persist_configure(PmMedium medium, int fd, char *base, uint64 size);
+
+typedef struct PoolRefusal
+{
+	int			sqlstate;		/* 0: none */
+	bool		missing;
+	char		message[PM_REASON_BYTES];
+	char		detail[PM_REASON_BYTES];
+	char		hint[PM_REASON_BYTES];
+} PoolRefusal;
+
+extern bool pool_refuse(PoolRefusal *why, int sqlstate, const char *hint,
+						const char *detail, const char *fmt,...) pg_attribute_printf(5, 6);
+
+/* pool_control.c: the file in the data directory */
+#define CONTROL_FILE		"sofort.control"
+
+typedef enum ControlState
+{
+	CONTROL_CREATING = 1,		/* the pool is being made: nothing ran on it */
+	CONTROL_READY = 2,
+	CONTROL_RESTORED = 3		/* this data directory is a copy: base backup,
+								 * standby, point-in-time recovery */
+} ControlState;
+
+typedef struct PoolControl
+{
+	uint32		magic;
+	uint32		version;
+	uint64		system_identifier;
+	uint8		pool_id[16];
+	uint32		state;			/* ControlState */
+	uint32		pad;
+	uint64		file_bytes;		/* size of the pool file */
+	uint64		superblock_offset;	/* 0 while creating */
+	uint64		life;
+	uint64		hw_sequence;
+	uint64		hw_xid;
+	uint32		pad2;
+	uint32		crc;			/* CRC-32C of all before */
+} PoolControl;
+
+extern bool control_read(PoolControl *control, bool *exists, PoolRefusal *why);
+extern bool control_write(const PoolControl *control, int elevel);
+extern void control_init(PoolControl *control);
+extern const char *control_file(void);
+
+/* pool_file.c */
+extern void pool_file_path(void);
+extern bool pool_file_lock(PoolRefusal *why);
+extern bool pool_file_create(const PoolControl *control, PoolRefusal *why);
+extern bool pool_file_find(bool *exists, PoolRefusal *why);
+extern bool pool_file_open(const PoolControl *control, PoolRefusal *why);
+
+/* pool_check.c: does it belong to this server? */
+extern void pool_identity_fill(PoolIdentity *identity, const uint8 *pool_id);
+extern bool pool_check_superblock(const PoolSuperblock *super, const PoolControl *control,
+								  PoolRefusal *why);
+extern bool pool_check_agreement(const PoolSuperblock *super, const PoolControl *control,
+								 PoolRefusal *why);
+
+/* segment.c */
+#define PM_NO_QUOTA			0x100	/* flag of pm_try_reserve: start-up only */
+
+/* Result of taking space: 0, an errno of the file system, or one of these. */
+#define PM_FULL_QUOTA		(-1)
+#define PM_FULL_POOL		(-2)
+
+extern void segment_startup(void);
+extern int	segment_take(uint32 n, int flags, uint64 *offset);
+extern void segment_punch(uint64 offset, uint32 n);
+extern void segment_untake(uint64 offset, uint32 n);
+extern void segment_release(uint64 offset, uint32 n);
+extern bool segment_find(uint64 offset, int *extent, uint32 *granule);
+extern bool segment_is_used(int extent, uint32 granule);
+
+/* First granule of the segment or slab that covers an offset; its word, or 0 */
+extern uint64 segment_covering(uint64 offset, int *extent, uint32 *granule);
+extern void segment_out_of_space(int result, Size size) pg_attribute_noreturn();
+
+static inline uint64
+granule_offset(int extent, uint32 granule)
+{
+	return pm_extent[extent].first + (uint64) granule * PM_GRANULE;
+}
+
+static inline uint64
+segment_word(int extent, uint32 granule)
+{
+	return *(volatile uint64 *) &pm_extent[extent].words[granule];
+}
+
+/* slab.c */
+extern int	slab_class(Size size);
+extern Size slab_class_size(int class);
+extern int	slab_class_slots(int class);
+extern uint32 slab_class_offset(int class);
+extern int	slab_nclasses(void);
+
+/* intent: written, durable, before the slot is taken. */
+extern int	slab_take(StoreId owner, bool shared, int class, AllocIntent *intent, PMPtr link,
+					  uint64 nlinks, int flags, PMPtr *target);
+
+/* The slot becomes free and the intent forgotten, both durable. */
+extern void slab_give_back(PMPtr target, AllocIntent *intent);
+extern void slab_free_owner(int extent, uint32 granule, StoreId owner);
+extern void slab_forget_owner(StoreId owner);
+#define MAX_SLAB_SLOTS	4096	/* of any class */
+extern int	slab_copy_slots(int extent, uint32 granule, uint64 word, StoreId owner,
+							uint16 *slots, StoreId *owners);
+extern const char *slab_problem(int extent, uint32 granule, uint64 word);
+extern bool slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot);
+
+/* alloc.c, vector.c */
+extern int	pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link,
+						   uint64 nlinks, int flags);
+extern void alloc_startup(void);
+extern int	alloc_prepare_intents(void);
+extern int	vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags, Size *wanted);
+
+/* arena.c, epoch.c */
+extern bool arena_reserve(PoolRefusal *why);
+extern void arena_startup(void);
+extern void arena_usage(uint64 *total, uint64 *used);
+extern Size epoch_shmem_size(void);
+extern void epoch_startup(void);
+
+#endif							/* SOFORT_PM_INTERNAL_H */

@@ -1,0 +1,509 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.c
+ *	  The pool as a whole: start-up, agreement with the data directory, lives,
+ *	  store ids, figures and verification.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "pm_internal.h"
+#include "portability/instr_time.h"
+#include "sofort/pmem/fault.h"
+#include "storage/shmem.h"
+
+PmShared   *pm_shared = NULL;
+uint64	   *pm_bitmap = NULL;
+EpochSlot  *pm_epochs = NULL;
+
+#define BITMAP_BYTES	((Size) PM_MAX_EXTENTS * PM_MAX_GRANULES / 8)
+
+/*
+ * Note why the pool cannot be used; always false, so that callers can return
+ * it.  hint and detail may be NULL.
+ */
+bool
+pool_refuse(PoolRefusal *why, int sqlstate, const char *hint, const char *detail,
+			const char *fmt,...)
+{
+	va_list		args;
+
+	why->sqlstate = sqlstate;
+	strlcpy(why->hint, hint != NULL ? hint : "", sizeof(why->hint));
+	strlcpy(why->detail, detail != NULL ? detail : "", sizeof(why->detail));
+	va_start(args, fmt);
+	vsnprintf(why->message, sizeof(why->message), fmt, args);
+	va_end(args);
+	return false;
+}
+
+/* ---- shared memory ---- */
+
+Size
+pool_shmem_size(void)
+{
+	return add_size(add_size(sizeof(PmShared) + PM_LINE, BITMAP_BYTES), epoch_shmem_size());
+}
+
+int
+pool_lwlocks(void)
+{
+	return 2 + SLAB_LOCKS;
+}
+
+/* False if it exists already (nothing to do then). */
+static bool
+make_shared(void)
+{
+	LWLockPadded *locks;
+	bool		found;
+	char	   *p;
+
+	p = ShmemInitStruct("sofort pmem", pool_shmem_size(), &found);
+	pm_shared = (PmShared *) p;
+	p = (char *) TYPEALIGN(PM_LINE, p + sizeof(PmShared));
+	pm_epochs = (EpochSlot *) p;
+	pm_bitmap = (uint64 *) (p + epoch_shmem_size());
+	if (found)
+		return false;
+
+	memset(pm_shared, 0, sizeof(PmShared));
+	locks = GetNamedLWLockTranche("sofort_pmem");
+	pm_shared->segment_lock = &locks[0].lock;
+	pm_shared->control_lock = &locks[1].lock;
+	pm_shared->slab_locks = &locks[2];
+	pm_shared->status = POOL_UNAVAILABLE;
+	pg_atomic_init_u64(&pm_shared->used_granules, 0);
+	pg_atomic_init_u32(&pm_shared->slab_serial, 0);
+	epoch_startup();
+	return true;
+}
+
+/* ---- start-up ---- */
+
+/*
+ * Is this data directory a copy that recovery brings up to date?  Then a pool
+ * beside it is not its own, or not of its time.
+ */
+static bool
+is_restored_copy(void)
+{
+	return access("standby.signal", F_OK) == 0 || access("recovery.signal", F_OK) == 0 ||
+		access("backup_label", F_OK) == 0;
+}
+
+/* Remembered, so that it is not forgotten when the signal file goes. */
+static bool
+refuse_restored(PoolControl *control, bool have_control, PoolRefusal *why)
+{
+	if (have_control && control->state != CONTROL_RESTORED)
+	{
+		control->state = CONTROL_RESTORED;
+		(void) control_write(control, LOG);
+	}
+	return pool_refuse(why, ERRCODE_READ_ONLY_SQL_TRANSACTION,
+					   "Use sofort relations on the primary server only.",
+					   "A standby or restored server has no pool of its own.",
+					   "cannot use sofort relations during recovery");
+}
+
+static bool
+refuse_missing(const PoolControl *control, PoolRefusal *why)
+{
+	why->missing = true;
+	if (control->state == CONTROL_RESTORED)
+		return pool_refuse(why, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						   "sofort.create_pool() makes a new, empty pool; the data of existing sofort tables stays lost.",
+						   "It was restored from a backup or was a standby; the pool is not part of that.",
+						   "the data directory \"%s\" has no sofort pool", DataDir);
+	return pool_refuse(why, ERRCODE_UNDEFINED_FILE,
+					   "Put the pool back, or set sofort.pool_path; sofort.create_pool() makes a new, empty pool, and the data of existing sofort tables stays lost.",
+					   NULL, "sofort pool \"%s\" does not exist", pm_pool_file);
+}
+
+/* No control file: sofort is new here.  Announce a pool, durably. */
+static bool
+first_start(PoolControl *control, PoolRefusal *why)
+{
+	bool		exists;
+
+	if (!pool_file_find(&exists, why))
+		return false;
+	if (exists)
+	{
+		char	   *detail = psprintf("There is no file \"%s\", so this data directory has never used a pool.",
+									  control_file());
+
+		return pool_refuse(why, ERRCODE_DUPLICATE_FILE,
+						   "Set sofort.pool_path to another path, or move the file away.", detail,
+						   "file \"%s\" already exists and does not belong to this data directory",
+						   pm_pool_file);
+	}
+	control_init(control);
+	if (!control_write(control, LOG))
+		return pool_refuse(why, ERRCODE_IO_ERROR, "See the server log.", NULL,
+						   "could not write file \"%s\"", control_file());
+	return true;
+}
+
+/* Lock, create if it is time to, open, map: once per postmaster. */
+static bool
+open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
+{
+	bool		exists;
+
+	if (!pool_file_lock(why))
+		return false;
+	if (!have_control && !first_start(control, why))
+		return false;
+	if (control->system_identifier != GetSystemIdentifier())
+		return pool_refuse(why, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						   "Remove the file if it was copied here by mistake.", NULL,
+						   "file \"%s\" belongs to another cluster", control_file());
+	if (control->state == CONTROL_RESTORED)
+		return refuse_missing(control, why);
+	if (!pool_file_find(&exists, why))
+		return false;
+	if (!exists && control->state != CONTROL_CREATING)
+		return refuse_missing(control, why);
+	if (!exists && !pool_file_create(control, why))
+		return false;
+	return pool_file_open(control, why);
+}
+
+/* The control file as the superblock has it */
+static bool
+file_superblock(PoolControl *control, PoolRefusal *why)
+{
+	control->state = CONTROL_READY;
+	control->superblock_offset = (uint64) ((char *) PoolSuper - PoolBase);
+	control->life = PoolSuper->life;
+	control->hw_sequence = PoolSuper->hw_sequence;
+	control->hw_xid = PoolSuper->hw_xid;
+	if (control_write(control, LOG))
+		return true;
+	return pool_refuse(why, ERRCODE_IO_ERROR, "See the server log.", NULL,
+					   "could not write file \"%s\"", control_file());
+}
+
+static void
+set_flags(uint32 flags)
+{
+	PoolSuper->flags = flags;
+	pm_persist(&PoolSuper->flags, sizeof(uint32));
+}
+
+/*
+ * A new life: pool, then file.  An older copy of either is noticed at the next
+ * start by that.  What an interrupted step left is finished first.
+ */
+static bool
+start_life(PoolControl *control, PoolRefusal *why)
+{
+	const uint32 pending = SUPERBLOCK_LIFE_PENDING | SUPERBLOCK_MARK_PENDING;
+
+	pm_persist(PoolSuper, sizeof(PoolSuperblock));
+	if (PoolSuper->life != control->life || PoolSuper->hw_sequence != control->hw_sequence)
+	{
+		if (!file_superblock(control, why))
+			return false;
+	}
+	set_flags((PoolSuper->flags & ~pending) | SUPERBLOCK_LIFE_PENDING);
+	pm_store8_persist(&PoolSuper->life, PoolSuper->life + 1);
+	SOFORT_STOP("pmem-life-raised");
+	if (!file_superblock(control, why))
+		return false;
+	set_flags(PoolSuper->flags & ~pending);
+	pm_shared->life = PoolSuper->life;
+	pm_shared->first_store_of_life = PoolSuper->next_store_id;
+	return true;
+}
+
+static bool
+start_pool(PoolRefusal *why)
+{
+	PoolControl control;
+	bool		have_control;
+	int			rc;
+
+	memset(&control, 0, sizeof(control));
+	if (!control_read(&control, &have_control, why))
+		return false;
+	if (is_restored_copy())
+		return refuse_restored(&control, have_control, why);
+	if (PoolBase == NULL)
+	{
+		if (!open_pool(&control, have_control, why))
+			return false;
+	}
+	else if (!have_control)
+		return pool_refuse(why, ERRCODE_UNDEFINED_FILE,
+						   "Restart the server after restoring the file.", NULL,
+						   "file \"%s\" has disappeared", control_file());
+	else if (!pool_check_superblock(PoolSuper, &control, why) ||
+			 !pool_check_agreement(PoolSuper, &control, why))
+		return false;
+	if (!arena_reserve(why))
+		return false;
+
+	segment_startup();
+	alloc_startup();
+	if (!start_life(&control, why))
+		return false;
+	rc = alloc_prepare_intents();
+	if (rc != 0)
+		return pool_refuse(why, rc > 0 && rc != ENOSPC ? ERRCODE_IO_ERROR : ERRCODE_DISK_FULL,
+						   "Free space on the file system that holds the pool, and restart the server.",
+						   NULL, "could not reserve space for %d processes in sofort pool \"%s\": %s",
+						   MaxBackends, pm_pool_file, rc > 0 ? strerror(rc) : "pool is full");
+	arena_startup();
+	return true;
+}
+
+static void
+log_start(double ms)
+{
+	PmMedium	medium = pm_medium();
+
+	ereport(LOG,
+			(errmsg("sofort pool \"%s\" is ready in %.1f ms (medium %s, start " UINT64_FORMAT ")",
+					pm_pool_file, ms, pm_medium_name(medium), PoolSuper->life),
+			 errdetail("%s", pm_medium_promise(medium))));
+	if (medium == PM_MEDIUM_PROCESS)
+		ereport(LOG,
+				(errmsg("WARNING: sofort.durability is \"process\": sofort tables do not survive power loss or a crash of the operating system")));
+}
+
+void
+pool_startup(void)
+{
+	PoolRefusal why;
+	instr_time	start;
+	instr_time	end;
+
+	INSTR_TIME_SET_CURRENT(start);
+	if (!make_shared())
+		return;
+	pool_file_path();
+	memset(&why, 0, sizeof(why));
+	if (start_pool(&why))
+	{
+		pm_drain();
+		pm_shared->status = POOL_READY;
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, start);
+		log_start(INSTR_TIME_GET_MILLISEC(end));
+		return;
+	}
+	pm_shared->missing = why.missing;
+	pool_declare_unavailable(why.sqlstate, why.message, why.detail, why.hint);
+}
+
+/* ---- status ---- */
+
+PoolStatus
+pool_status(void)
+{
+	return pm_shared == NULL ? POOL_UNUSED : pm_shared->status;
+}
+
+void
+pool_declare_unavailable(int sqlstate, const char *message, const char *detail, const char *hint)
+{
+	pm_shared->sqlstate = sqlstate;
+	strlcpy(pm_shared->message, message, PM_REASON_BYTES);
+	strlcpy(pm_shared->detail, detail != NULL ? detail : "", PM_REASON_BYTES);
+	strlcpy(pm_shared->hint, hint != NULL ? hint : "", PM_REASON_BYTES);
+	pg_write_barrier();
+	pm_shared->status = POOL_UNAVAILABLE;
+	ereport(LOG,
+			(errmsg("sofort relations cannot be used: %s", pm_shared->message),
+			 pm_shared->detail[0] != '\0' ? errdetail("%s", pm_shared->detail) : 0,
+			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
+}
+
+void
+pool_require(void)
+{
+	if (likely(pm_shared != NULL && pm_shared->status == POOL_READY))
+		return;
+	if (pm_shared == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("sofort must be loaded through shared_preload_libraries"),
+				 errhint("Put sofort first in shared_preload_libraries and restart the server.")));
+	pg_read_barrier();
+	if (pm_shared->sqlstate == ERRCODE_READ_ONLY_SQL_TRANSACTION && !RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the data directory \"%s\" has no sofort pool", DataDir),
+				 errdetail("The server was started as a standby or from a backup."),
+				 errhint("Restart the server; then sofort.create_pool() can make a new, empty pool.")));
+	ereport(ERROR,
+			(errcode(pm_shared->sqlstate),
+			 errmsg("%s", pm_shared->message),
+			 pm_shared->detail[0] != '\0' ? errdetail("%s", pm_shared->detail) : 0,
+			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
+}
+
+uint64
+pool_life(void)
+{
+	return pm_shared == NULL ? 0 : pm_shared->life;
+}
+
+/*
+ * The marks go on from the old control file, because the WAL remembers them.
+ */
+void
+pool_create_anew(void)
+{
+	PoolControl old;
+	PoolControl control;
+	PoolRefusal why;
+	bool		exists;
+
+	memset(&why, 0, sizeof(why));
+	if (pm_shared == NULL)
+		pool_require();
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot create a sofort pool during recovery")));
+	if (pm_shared->status == POOL_READY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("sofort pool \"%s\" is in use", pm_pool_file)));
+	if (!pm_shared->missing)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the sofort pool is not missing"),
+				 errdetail("It cannot be used: %s.", pm_shared->message),
+				 errhint("sofort.create_pool() only replaces a pool that does not exist.")));
+
+	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
+	if (!control_read(&old, &exists, &why))
+		ereport(ERROR,
+				(errcode(why.sqlstate), errmsg("%s", why.message)));
+	control_init(&control);
+	if (exists)
+	{
+		control.hw_sequence = old.hw_sequence;
+		control.hw_xid = old.hw_xid;
+	}
+	if (!pool_file_find(&exists, &why))
+		ereport(ERROR,
+				(errcode(why.sqlstate), errmsg("%s", why.message)));
+	if (exists)
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_FILE),
+				 errmsg("file \"%s\" already exists", pm_pool_file),
+				 errhint("Move the file away if its data are of no use.")));
+	(void) control_write(&control, ERROR);
+	LWLockRelease(pm_shared->control_lock);
+	ereport(NOTICE,
+			(errmsg("a new sofort pool will be made at \"%s\" when the server starts next",
+					pm_pool_file)));
+}
+
+/* ---- marks and ids ---- */
+
+void
+pool_raise_high_water(uint64 sequence, uint64 hw_xid)
+{
+	PoolControl control;
+	PoolRefusal why;
+	bool		exists;
+
+	pool_require();
+	memset(&why, 0, sizeof(why));
+	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
+	if (sequence <= PoolSuper->hw_sequence && !(PoolSuper->flags & SUPERBLOCK_MARK_PENDING))
+	{
+		LWLockRelease(pm_shared->control_lock);
+		return;
+	}
+	if (!control_read(&control, &exists, &why) || !exists)
+		ereport(ERROR,
+				(errcode(exists ? why.sqlstate : ERRCODE_UNDEFINED_FILE),
+				 errmsg("could not read file \"%s\"", control_file()),
+				 why.message[0] != '\0' ? errdetail("%s", why.message) : 0));
+
+	/* An earlier call failed between pool and file: finish that first. */
+	if (PoolSuper->flags & SUPERBLOCK_MARK_PENDING)
+	{
+		control.hw_sequence = PoolSuper->hw_sequence;
+		control.hw_xid = PoolSuper->hw_xid;
+		(void) control_write(&control, ERROR);
+		set_flags(PoolSuper->flags & ~SUPERBLOCK_MARK_PENDING);
+	}
+	if (sequence > PoolSuper->hw_sequence)
+	{
+		pm_store8_persist(&PoolSuper->hw_filed, PoolSuper->hw_sequence);
+		set_flags((PoolSuper->flags & ~SUPERBLOCK_FRESH) | SUPERBLOCK_MARK_PENDING);
+		pm_store8(&PoolSuper->hw_xid, Max(PoolSuper->hw_xid, hw_xid));
+		pm_store8_persist(&PoolSuper->hw_sequence, sequence);
+		SOFORT_STOP("pmem-mark-raised");
+		control.hw_sequence = sequence;
+		control.hw_xid = PoolSuper->hw_xid;
+		(void) control_write(&control, ERROR);
+		SOFORT_STOP("pmem-mark-filed");
+		set_flags(PoolSuper->flags & ~SUPERBLOCK_MARK_PENDING);
+	}
+	LWLockRelease(pm_shared->control_lock);
+}
+
+StoreId
+pool_next_store_id(void)
+{
+	StoreId		id;
+
+	pool_require();
+	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
+	id = PoolSuper->next_store_id;
+	if (id > PM_OWNER_MASK)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the sofort pool has no store ids left"),
+				 errhint("Dump the database and restore it into a new pool.")));
+	pm_store8_persist(&PoolSuper->next_store_id, id + 1);
+	LWLockRelease(pm_shared->control_lock);
+	return id;
+}
+
+/* ---- figures ---- */
+
+void
+pool_usage(PoolUsage *usage)
+{
+	struct stat st;
+	int			e;
+
+	pool_require();
+	memset(usage, 0, sizeof(PoolUsage));
+	usage->path = pm_pool_file;
+	usage->quota_bytes = (uint64) sofort_pool_size_mb << 20;
+	usage->used_bytes = pg_atomic_read_u64(&pm_shared->used_granules) * PM_GRANULE;
+	for (e = 0; e < pm_nextents; e++)
+	{
+		uint64		prepared = pm_extent[e].header->words_prepared;
+		uint64		g;
+
+		for (g = 0; g < prepared; g++)
+		{
+			if (SEGWORD_STATE(segment_word(e, (uint32) g)) == SEGWORD_SLAB)
+				usage->slab_bytes += PM_GRANULE;
+		}
+	}
+	if (fstat(pm_pool_fd, &st) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not stat sofort pool \"%s\": %m", pm_pool_file)));
+	usage->file_bytes = (uint64) st.st_blocks * 512;
+	arena_usage(&usage->dram_total, &usage->dram_used);
+}

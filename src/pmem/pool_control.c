@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool_control.c
+ *	  The file sofort.control in the data directory: which pool belongs to it,
+ *	  and how far both have come (pm_internal.h, README.md).
+ *
+ * It is replaced as a whole (written beside, synchronised, renamed, directory
+ * synchronised), so it is never torn.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "common/file_perm.h"
+#include "pm_internal.h"
+#include "port/pg_crc32c.h"
+#include "storage/fd.h"
+
+#define CONTROL_MAGIC	0x43544c31
+#define CONTROL_VERSION 1
+#define CONTROL_TEMP	CONTROL_FILE ".tmp"
+
+StaticAssertDecl(sizeof(PoolControl) == 88, "format of the control file");
+
+/* Absolute name, for messages. */
+const char *
+control_file(void)
+{
+	static char path[MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s/%s", DataDir, CONTROL_FILE);
+	return path;
+}
+
+static pg_crc32c
+control_crc(const PoolControl *control)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, control, offsetof(PoolControl, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* A control file for a pool that is yet to be made, with a new random id. */
+void
+control_init(PoolControl *control)
+{
+	memset(control, 0, sizeof(PoolControl));
+	control->magic = CONTROL_MAGIC;
+	control->version = CONTROL_VERSION;
+	control->system_identifier = GetSystemIdentifier();
+	if (!pg_strong_random(control->pool_id, sizeof(control->pool_id)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random pool id")));
+	control->state = CONTROL_CREATING;
+	control->file_bytes = PM_POOL_FILE_BYTES;
+}
+
+/*
+ * *exists = false if there is none (true is returned then).  Works in the
+ * postmaster: no ereport.
+ */
+bool
+control_read(PoolControl *control, bool *exists, PoolRefusal *why)
+{
+	int			fd;
+	ssize_t		n;
+	int			err;
+
+	*exists = false;
+	fd = open(CONTROL_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT)
+		return true;
+	if (fd < 0)
+	{
+		err = errno;
+		return pool_refuse(why, ERRCODE_IO_ERROR, NULL, NULL,
+						   "could not open file \"%s\": %s", control_file(), strerror(err));
+	}
+	n = read(fd, control, sizeof(PoolControl));
+	err = errno;
+	close(fd);
+	if (n < 0)
+		return pool_refuse(why, ERRCODE_IO_ERROR, NULL, NULL,
+						   "could not read file \"%s\": %s", control_file(), strerror(err));
+	if (n != sizeof(PoolControl) || control->magic != CONTROL_MAGIC ||
+		(control->version == CONTROL_VERSION && control->crc != control_crc(control)))
+		return pool_refuse(why, ERRCODE_DATA_CORRUPTED,
+						   "Restore the file together with the data directory and the pool from one backup.",
+						   NULL, "file \"%s\" is damaged", control_file());
+	if (control->version != CONTROL_VERSION)
+		return pool_refuse(why, ERRCODE_FEATURE_NOT_SUPPORTED,
+						   "Use the version of sofort that wrote it.", NULL,
+						   "file \"%s\" has version %u, but this sofort reads version %u",
+						   control_file(), control->version, CONTROL_VERSION);
+	*exists = true;
+	return true;
+}
+
+/* Replace the file, durably.  elevel < ERROR: returns false on failure. */
+bool
+control_write(const PoolControl *control, int elevel)
+{
+	PoolControl copy = *control;
+	int			fd;
+	bool		written;
+
+	copy.crc = control_crc(&copy);
+	fd = open(CONTROL_TEMP, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+			  pg_file_create_mode);
+	if (fd < 0)
+	{
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not create file \"%s/%s\": %m", DataDir, CONTROL_TEMP)));
+		return false;
+	}
+	errno = 0;
+	written = write(fd, &copy, sizeof(copy)) == (ssize_t) sizeof(copy) && fsync(fd) == 0;
+	if (!written)
+	{
+		int			err = errno != 0 ? errno : ENOSPC;
+
+		close(fd);
+		unlink(CONTROL_TEMP);
+		errno = err;
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s/%s\": %m", DataDir, CONTROL_TEMP)));
+		return false;
+	}
+	close(fd);
+	return durable_rename(CONTROL_TEMP, CONTROL_FILE, elevel) == 0;
+}

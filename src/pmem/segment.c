@@ -1,0 +1,351 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment.c
+ *	  Granules of the extents: which are used, and room for them in the file.
+ *
+ * The durable truth is one word per segment (SegmentWord in layout.h).  The
+ * bitmap in shared memory says which granules may be handed out; it is rebuilt
+ * from the words at start.  Bits are set before a word is stored, and cleared
+ * only after the word is durably zero: a granule is never handed out twice.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "pm_internal.h"
+
+#define WORDS_PER_STEP	512		/* words_prepared grows by a page of words */
+#define BITMAP_WORDS	(PM_MAX_GRANULES / 64)
+
+static inline uint64 *
+extent_bitmap(int extent)
+{
+	return pm_bitmap + (Size) extent * BITMAP_WORDS;
+}
+
+static inline bool
+bit_is_set(const uint64 *bitmap, uint32 i)
+{
+	return (bitmap[i / 64] >> (i % 64)) & 1;
+}
+
+static void
+set_bits(uint64 *bitmap, uint32 start, uint32 n)
+{
+	for (; n > 0; n--, start++)
+		bitmap[start / 64] |= UINT64CONST(1) << (start % 64);
+}
+
+static void
+clear_bits(uint64 *bitmap, uint32 start, uint32 n)
+{
+	for (; n > 0; n--, start++)
+		bitmap[start / 64] &= ~(UINT64CONST(1) << (start % 64));
+}
+
+/* ---- start ---- */
+
+/*
+ * Rebuild bitmap and counters from the words; flushes them, because what a
+ * killed process stored and did not flush decides from here on what is free.
+ * Reads 8 bytes per granule ever used, nothing else.
+ */
+void
+segment_startup(void)
+{
+	uint64		total = 0;
+	int			e;
+
+	for (e = 0; e < pm_nextents; e++)
+	{
+		uint64	   *bitmap = extent_bitmap(e);
+		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		g;
+		uint32		hint = 0;
+
+		memset(bitmap, 0, prepared / 8);
+		pm_shared->extent_used[e] = 0;
+		for (g = 0; g < prepared; g++)
+		{
+			uint64		word = segment_word(e, g);
+			uint32		n;
+
+			if (SEGWORD_STATE(word) == SEGWORD_FREE)
+				continue;
+			n = SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;
+			n = Min(n, prepared - g);	/* a damaged word: pool_verify() tells */
+			n = Max(n, 1);
+			set_bits(bitmap, g, n);
+			if (hint == g)
+				hint = g + n;
+			pm_shared->extent_used[e] += n;
+			g += n - 1;
+		}
+		pm_shared->extent_hint[e] = hint;
+		total += pm_shared->extent_used[e];
+		pm_flush(pm_extent[e].header, sizeof(ExtentHeader));
+		pm_flush(pm_extent[e].words, prepared * sizeof(uint64));
+	}
+	pm_drain();
+	pg_atomic_write_u64(&pm_shared->used_granules, total);
+}
+
+/* ---- taking ---- */
+
+/*
+ * First run of n free granules of an extent at or above the hint.  Granules at
+ * or above words_prepared are free and have no bits yet.
+ */
+static bool
+find_run(int extent, uint32 n, uint32 *start)
+{
+	const uint64 *bitmap = extent_bitmap(extent);
+	uint32		ngranules = pm_extent[extent].ngranules;
+	uint32		prepared = Min((uint32) pm_extent[extent].header->words_prepared, ngranules);
+	uint32		g = pm_shared->extent_hint[extent];
+	uint32		run = 0;
+
+	if (ngranules - pm_shared->extent_used[extent] < n)
+		return false;
+	while (g < prepared)
+	{
+		if (g % 64 == 0 && bitmap[g / 64] == ~UINT64CONST(0))
+		{
+			run = 0;
+			g += 64;
+			continue;
+		}
+		run = bit_is_set(bitmap, g) ? 0 : run + 1;
+		g++;
+		if (run == n)
+		{
+			*start = g - n;
+			return true;
+		}
+	}
+	*start = g - run;
+	return *start + n <= ngranules;
+}
+
+/* fallocate a range of the pool file; 0 or an errno. */
+static int
+back_range(uint64 offset, uint64 len)
+{
+	int			rc;
+
+	do
+		rc = fallocate(pm_pool_fd, 0, (off_t) offset, (off_t) len) == 0 ? 0 : errno;
+	while (rc == EINTR);
+
+	/* Without this, power loss could take the reservation, not the data. */
+	if (rc == 0 && pm_medium() != PM_MEDIUM_PROCESS && fdatasync(pm_pool_fd) != 0)
+		rc = errno;
+	return rc;
+}
+
+/* Give words [words_prepared, limit) storage; they read as zero. */
+static int
+prepare_words(int extent, uint32 limit)
+{
+	PmExtent   *x = &pm_extent[extent];
+	uint32		old = (uint32) x->header->words_prepared;
+	uint32		new = (limit + WORDS_PER_STEP - 1) / WORDS_PER_STEP * WORDS_PER_STEP;
+	int			rc;
+
+	rc = back_range(x->offset + PM_GRANULE + (uint64) old * sizeof(uint64),
+					(uint64) (new - old) * sizeof(uint64));
+	if (rc != 0)
+		return rc;
+	memset(extent_bitmap(extent) + old / 64, 0, (new - old) / 8);
+	pm_store8_persist(&x->header->words_prepared, new);
+	return 0;
+}
+
+/*
+ * Take n granules: bits set, backed by the file system.  No word is stored yet:
+ * after a crash they are free.  Returns 0, an errno, or PM_FULL_.
+ */
+int
+segment_take(uint32 n, int flags, uint64 *offset)
+{
+	uint64		quota = ((uint64) sofort_pool_size_mb << 20) / PM_GRANULE;
+	int			rc = PM_FULL_POOL;
+	int			e;
+	uint32		start = 0;
+
+	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
+	if (!(flags & PM_NO_QUOTA) && pg_atomic_read_u64(&pm_shared->used_granules) + n > quota)
+	{
+		LWLockRelease(pm_shared->segment_lock);
+		return PM_FULL_QUOTA;
+	}
+	for (e = 0; e < pm_nextents; e++)
+	{
+		if (!find_run(e, n, &start))
+			continue;
+		rc = 0;
+		if (start + n > pm_extent[e].header->words_prepared)
+			rc = prepare_words(e, start + n);
+		break;
+	}
+	if (rc != 0)
+	{
+		LWLockRelease(pm_shared->segment_lock);
+		return rc;
+	}
+	set_bits(extent_bitmap(e), start, n);
+	if (pm_shared->extent_hint[e] == start)
+		pm_shared->extent_hint[e] = start + n;
+	pm_shared->extent_used[e] += n;
+	pg_atomic_write_u64(&pm_shared->used_granules,
+						pg_atomic_read_u64(&pm_shared->used_granules) + n);
+	LWLockRelease(pm_shared->segment_lock);
+
+	*offset = granule_offset(e, start);
+	rc = back_range(*offset, (uint64) n * PM_GRANULE);
+	if (rc != 0)
+		segment_release(*offset, n);
+	return rc;
+}
+
+/* ---- giving back ---- */
+
+/* Clear the bits of granules that have no word. */
+void
+segment_untake(uint64 offset, uint32 n)
+{
+	int			e;
+	uint32		g;
+
+	if (!segment_find(offset, &e, &g))
+		elog(PANIC, "sofort: offset " UINT64_FORMAT " is in no extent", offset);
+	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
+	clear_bits(extent_bitmap(e), g, n);
+	if (pm_shared->extent_hint[e] > g)
+		pm_shared->extent_hint[e] = g;
+	pm_shared->extent_used[e] -= n;
+	pg_atomic_write_u64(&pm_shared->used_granules,
+						pg_atomic_read_u64(&pm_shared->used_granules) - n);
+	LWLockRelease(pm_shared->segment_lock);
+}
+
+/*
+ * Give the blocks of granules back to the file system.  One that cannot punch
+ * holes keeps them until the granules are used again.
+ */
+void
+segment_punch(uint64 offset, uint32 n)
+{
+	int			rc;
+
+	do
+		rc = fallocate(pm_pool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					   (off_t) offset, (off_t) n * PM_GRANULE);
+	while (rc != 0 && errno == EINTR);
+}
+
+/* Both: for granules whose word is durably zero or was never set. */
+void
+segment_release(uint64 offset, uint32 n)
+{
+	segment_punch(offset, n);
+	segment_untake(offset, n);
+}
+
+/* ---- looking up ---- */
+
+/* Extent and granule of a file offset; false if it is not in a data granule. */
+bool
+segment_find(uint64 offset, int *extent, uint32 *granule)
+{
+	int			low = 0;
+	int			high = pm_nextents - 1;
+
+	while (low <= high)
+	{
+		int			mid = (low + high) / 2;
+		PmExtent   *x = &pm_extent[mid];
+
+		if (offset < x->first)
+			high = mid - 1;
+		else if (offset >= x->first + (uint64) x->ngranules * PM_GRANULE)
+			low = mid + 1;
+		else
+		{
+			*extent = mid;
+			*granule = (uint32) ((offset - x->first) / PM_GRANULE);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Is the granule in use, as far as the bitmap knows? */
+bool
+segment_is_used(int extent, uint32 granule)
+{
+	return granule < pm_extent[extent].header->words_prepared &&
+		bit_is_set(extent_bitmap(extent), granule);
+}
+
+/*
+ * The segment or slab that covers an offset: its word, or 0 if none does.
+ * *granule becomes its first granule.  Looks back over the granules of a
+ * segment, which have no word of their own.
+ */
+uint64
+segment_covering(uint64 offset, int *extent, uint32 *granule)
+{
+	uint32		at;
+	uint32		g;
+
+	if (!segment_find(offset, extent, granule))
+		return 0;
+	at = *granule;
+	for (g = at; segment_is_used(*extent, g); g--)
+	{
+		uint64		word = segment_word(*extent, g);
+
+		if (SEGWORD_STATE(word) != SEGWORD_FREE)
+		{
+			uint32		n = SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;
+
+			*granule = g;
+			return g + n > at ? word : 0;
+		}
+		if (g == 0)
+			break;
+	}
+	return 0;
+}
+
+void
+segment_out_of_space(int result, Size size)
+{
+	uint64		used = pg_atomic_read_u64(&pm_shared->used_granules) * PM_GRANULE;
+
+	if (result == PM_FULL_QUOTA)
+		ereport(ERROR,
+				(errcode(ERRCODE_DISK_FULL),
+				 errmsg("sofort pool is full"),
+				 errdetail("%zu bytes were asked for; " UINT64_FORMAT " MB of the %d MB of sofort.pool_size are in use.",
+						   size, used >> 20, sofort_pool_size_mb),
+				 errhint("Raise sofort.pool_size and reload the configuration, or delete rows and VACUUM, or drop sofort tables.")));
+	if (result == PM_FULL_POOL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DISK_FULL),
+				 errmsg("sofort pool is full"),
+				 errdetail("%zu bytes were asked for; the pool file has no such range left.", size),
+				 errhint("Drop or rewrite sofort tables.")));
+	errno = result;
+	ereport(ERROR,
+			(errcode(result == ENOSPC || result == EDQUOT ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR),
+			 errmsg("could not reserve %zu bytes for the sofort pool \"%s\": %m",
+					size, pm_pool_file),
+			 errdetail(UINT64_FORMAT " MB of the %d MB of sofort.pool_size are in use.",
+					   used >> 20, sofort_pool_size_mb),
+			 errhint("Free space on the file system that holds the pool.")));
+}

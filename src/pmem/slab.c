@@ -1,0 +1,505 @@
+/*-------------------------------------------------------------------------
+ *
+ * slab.c
+ *	  Slabs: granules cut into slots of one size class.
+ *
+ * Durable: the granule's segment word (class, owner), an immutable header, and
+ * one owner word per slot.  Volatile: which slabs of a set (owner, class) have
+ * free slots.  They form a list whose links lie in the slab headers themselves
+ * and count only while the header's tag is that of the set's entry in shared
+ * memory.  Entries are a cache (8 ways): a forgotten set comes back with a new
+ * tag, and its slabs are found again by walking the segment words once.
+ *
+ * The partition lock of a set protects its entry, its list, and the owner
+ * words of all its slabs.  Lock order: partition lock, then segment lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "pm_internal.h"
+#include "sofort/pmem/fault.h"
+
+#define SLAB_MAGIC		0x534c4142	/* SLAB */
+
+/* Powers of two below a line; then lines; the largest use a granule well. */
+static const uint16 class_size[] = {
+	8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
+	1280, 1536, 1792, 2048, 2560, 3072, 3584, 4032, 4608, 5440, 6528, 8128,
+	9344, 10880, 13056, 16320, 21760, 32640
+};
+
+#define NCLASSES	((int) lengthof(class_size))
+
+StaticAssertDecl(PM_SLAB_MAX == 32640, "largest class");
+
+int
+slab_nclasses(void)
+{
+	return NCLASSES;
+}
+
+Size
+slab_class_size(int class)
+{
+	return class_size[class];
+}
+
+/* Smallest class for a size of 1 .. PM_SLAB_MAX. */
+int
+slab_class(Size size)
+{
+	int			low = 0;
+	int			high = NCLASSES - 1;
+
+	while (low < high)
+	{
+		int			mid = (low + high) / 2;
+
+		if (class_size[mid] < size)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static uint32
+slots_offset(uint32 nslots)
+{
+	return (uint32) TYPEALIGN(PM_LINE, offsetof(SlabHeader, owner) + nslots * sizeof(uint64));
+}
+
+int
+slab_class_slots(int class)
+{
+	uint32		n = (PM_GRANULE - offsetof(SlabHeader, owner)) / (class_size[class] + sizeof(uint64));
+
+	while (slots_offset(n) + n * class_size[class] > PM_GRANULE)
+		n--;
+	return (int) n;
+}
+
+uint32
+slab_class_offset(int class)
+{
+	return slots_offset((uint32) slab_class_slots(class));
+}
+
+static inline SlabHeader *
+slab_header(int extent, uint32 granule)
+{
+	return (SlabHeader *) (PoolBase + granule_offset(extent, granule));
+}
+
+/* ---- sets ---- */
+
+static inline uint64
+set_key(StoreId owner, int class)
+{
+	return (owner << 8) | (uint64) (class + 1);
+}
+
+static inline uint32
+set_bucket(uint64 key)
+{
+	return hash_combine(murmurhash32((uint32) key), murmurhash32((uint32) (key >> 32))) %
+		SLAB_BUCKETS;
+}
+
+static inline LWLock *
+set_lock(uint64 key)
+{
+	return &pm_shared->slab_locks[set_bucket(key) % SLAB_LOCKS].lock;
+}
+
+static void
+init_set(SlabSet *set, uint64 key, bool scan_done)
+{
+	uint32		serial = pg_atomic_add_fetch_u32(&pm_shared->slab_serial, 1);
+
+	set->key = key;
+	set->tag = (pm_shared->life << 32) | serial;
+	set->head = PM_NULL;
+	set->scan_extent = 0;
+	set->scan_granule = 0;
+	set->scan_done = scan_done;
+}
+
+/* The entry of a set, made if there is none.  Caller holds its lock. */
+static SlabSet *
+get_set(StoreId owner, int class)
+{
+	uint64		key = set_key(owner, class);
+	SlabBucket *bucket = &pm_shared->slab_buckets[set_bucket(key)];
+	SlabSet    *unused = NULL;
+	int			i;
+
+	for (i = 0; i < SLAB_WAYS; i++)
+	{
+		if (bucket->set[i].key == key)
+			return &bucket->set[i];
+		if (bucket->set[i].key == 0 && unused == NULL)
+			unused = &bucket->set[i];
+	}
+	if (unused == NULL)
+	{
+		unused = &bucket->set[bucket->victim++ % SLAB_WAYS];
+		bucket->evicted = true;
+	}
+
+	/* A store of this life whose sets were never forgotten has no older slabs */
+	init_set(unused, key, owner >= pm_shared->first_store_of_life && !bucket->evicted);
+	return unused;
+}
+
+static void
+list_push(SlabSet *set, SlabHeader *slab)
+{
+	slab->prev = PM_NULL;
+	slab->next = set->head;
+	if (set->head != PM_NULL)
+		((SlabHeader *) pm_deref(set->head))->prev = pm_ptr(slab);
+	set->head = pm_ptr(slab);
+}
+
+static void
+list_remove(SlabSet *set, SlabHeader *slab)
+{
+	if (slab->prev != PM_NULL)
+		((SlabHeader *) pm_deref(slab->prev))->next = slab->next;
+	else
+		set->head = slab->next;
+	if (slab->next != PM_NULL)
+		((SlabHeader *) pm_deref(slab->next))->prev = slab->prev;
+}
+
+/* Make the slab known to the set: count its free slots, list it. */
+static void
+adopt(SlabSet *set, SlabHeader *slab)
+{
+	uint32		nfree = 0;
+	uint32		i;
+
+	for (i = 0; i < slab->nslots; i++)
+		nfree += slab->owner[i] == 0;
+	slab->tag = set->tag;
+	slab->nfree = nfree;
+	slab->cursor = 0;
+	if (nfree > 0)
+		list_push(set, slab);
+}
+
+/* Go on looking for slabs of earlier lives until one has a free slot. */
+static void
+scan_for_slabs(SlabSet *set, StoreId owner, int class)
+{
+	uint64		wanted = SEGWORD_MAKE(SEGWORD_SLAB, class, owner);
+
+	while (set->scan_extent < (uint32) pm_nextents)
+	{
+		int			e = (int) set->scan_extent;
+		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+
+		while (set->scan_granule < prepared)
+		{
+			uint32		g = set->scan_granule++;
+
+			if (segment_word(e, g) == wanted && slab_header(e, g)->tag != set->tag)
+			{
+				adopt(set, slab_header(e, g));
+				if (set->head != PM_NULL)
+					return;
+			}
+		}
+		set->scan_extent++;
+		set->scan_granule = 0;
+	}
+	set->scan_done = true;
+}
+
+/* ---- taking ---- */
+
+/* A new slab for the set, listed.  0, an errno or PM_FULL_. */
+static int
+make_slab(SlabSet *set, StoreId owner, int class, int flags)
+{
+	uint64		offset;
+	int			e;
+	uint32		g;
+	SlabHeader *slab;
+	int			rc;
+
+	rc = segment_take(1, flags, &offset);
+	if (rc != 0)
+		return rc;
+	(void) segment_find(offset, &e, &g);
+	slab = slab_header(e, g);
+	memset(slab, 0, slab_class_offset(class));
+	slab->magic = SLAB_MAGIC;
+	slab->size_class = (uint16) class;
+	slab->nslots = (uint16) slab_class_slots(class);
+	slab->slot_size = class_size[class];
+	slab->slots_offset = slab_class_offset(class);
+	slab->tag = set->tag;
+	slab->nfree = slab->nslots;
+	pm_persist(slab, slab->slots_offset);
+
+	/* The word makes it a slab: whoever sees the word finds a good header. */
+	pm_store8_persist(&pm_extent[e].words[g], SEGWORD_MAKE(SEGWORD_SLAB, class, owner));
+	list_push(set, slab);
+	return 0;
+}
+
+static uint32
+next_free_slot(SlabHeader *slab)
+{
+	uint32		i = slab->cursor;
+	uint32		n;
+
+	for (n = 0; n < slab->nslots; n++, i++)
+	{
+		if (i >= slab->nslots)
+			i = 0;
+		if (slab->owner[i] == 0)
+		{
+			slab->cursor = i + 1;
+			return i;
+		}
+	}
+	elog(PANIC, "sofort: slab at " UINT64_FORMAT " has no free slot", pm_ptr(slab));
+}
+
+/*
+ * Take a slot: the intent is durable before the slot's owner word is stored
+ * (flushed, not drained: pm_publish() drains).  0, an errno or PM_FULL_.
+ */
+int
+slab_take(StoreId owner, bool shared, int class, AllocIntent *intent, PMPtr link,
+		  uint64 nlinks, int flags, PMPtr *target)
+{
+	StoreId		set_owner = shared ? PM_OWNER_SHARED : owner;
+	LWLock	   *lock = set_lock(set_key(set_owner, class));
+	SlabSet    *set;
+	SlabHeader *slab;
+	uint32		i;
+	int			rc;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	set = get_set(set_owner, class);
+	if (set->head == PM_NULL && !set->scan_done)
+		scan_for_slabs(set, set_owner, class);
+	if (set->head == PM_NULL)
+	{
+		rc = make_slab(set, set_owner, class, flags);
+		if (rc != 0)
+		{
+			LWLockRelease(lock);
+			return rc;
+		}
+	}
+	slab = pm_deref(set->head);
+	i = next_free_slot(slab);
+	*target = pm_ptr(slab) + slab->slots_offset + (uint64) i * slab->slot_size;
+
+	intent->link = link;
+	intent->nlinks = nlinks;
+	intent->size = slab->slot_size;
+	pm_store8_persist(&intent->target, *target);
+	SOFORT_STOP("pmem-slab-intent");
+	pm_store8(&slab->owner[i], owner);
+	if (--slab->nfree == 0)
+		list_remove(set, slab);
+	LWLockRelease(lock);
+	return 0;
+}
+
+/* ---- giving back ---- */
+
+/* Slot number of an offset in a slab; false if it is not the start of one. */
+bool
+slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot)
+{
+	SlabHeader *slab = slab_header(extent, granule);
+	uint64		within = offset - granule_offset(extent, granule);
+
+	if (within < slab->slots_offset || (within - slab->slots_offset) % slab->slot_size != 0)
+		return false;
+	*slot = (uint32) ((within - slab->slots_offset) / slab->slot_size);
+	return *slot < slab->nslots;
+}
+
+/* n slots became free, durably.  An empty slab goes back. */
+static void
+slots_freed(SlabSet *set, int extent, uint32 granule, uint32 n)
+{
+	SlabHeader *slab = slab_header(extent, granule);
+
+	if (slab->tag != set->tag)
+		adopt(set, slab);
+	else
+	{
+		if (slab->nfree == 0)
+			list_push(set, slab);
+		slab->nfree += n;
+	}
+	if (slab->nfree < slab->nslots)
+		return;
+	list_remove(set, slab);
+	slab->tag = 0;
+	pm_store8_persist(&pm_extent[extent].words[granule], 0);
+	segment_release(granule_offset(extent, granule), 1);
+}
+
+/*
+ * Free a slot and forget the intent.  Both are durable before the lock is
+ * released: else the slot could be taken again while a crash would still find
+ * the intent and free it.
+ */
+void
+slab_give_back(PMPtr target, AllocIntent *intent)
+{
+	int			e;
+	uint32		g;
+	uint32		slot;
+	uint64		word = segment_covering(target & PM_OFFSET_MASK, &e, &g);
+	SlabHeader *slab;
+	LWLock	   *lock;
+	bool		was_used;
+
+	if (SEGWORD_STATE(word) != SEGWORD_SLAB ||
+		!slab_slot_of(e, g, target & PM_OFFSET_MASK, &slot))
+		elog(PANIC, "sofort: " UINT64_FORMAT " is not a slab slot", target);
+	slab = slab_header(e, g);
+	lock = set_lock(set_key(SEGWORD_OWNER(word), (int) SEGWORD_COUNT(word)));
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	was_used = slab->owner[slot] != 0;
+	pm_store8_persist(&slab->owner[slot], 0);
+	SOFORT_STOP("pmem-slab-freed");
+	pm_store8_persist(&intent->target, PM_NULL);
+	if (was_used)
+		slots_freed(get_set(SEGWORD_OWNER(word), (int) SEGWORD_COUNT(word)), e, g, 1);
+	LWLockRelease(lock);
+}
+
+/* Free the slots of one owner in a shared slab. */
+void
+slab_free_owner(int extent, uint32 granule, StoreId owner)
+{
+	uint64		word = segment_word(extent, granule);
+	int			class = (int) SEGWORD_COUNT(word);
+	LWLock	   *lock = set_lock(set_key(PM_OWNER_SHARED, class));
+	SlabHeader *slab = slab_header(extent, granule);
+	uint32		n = 0;
+	uint32		i;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (segment_word(extent, granule) == word &&
+		SEGWORD_STATE(word) == SEGWORD_SLAB && SEGWORD_OWNER(word) == PM_OWNER_SHARED)
+	{
+		for (i = 0; i < slab->nslots; i++)
+		{
+			if (slab->owner[i] != owner)
+				continue;
+			pm_store8(&slab->owner[i], 0);
+			n++;
+		}
+		if (n > 0)
+		{
+			pm_drain();
+			slots_freed(get_set(PM_OWNER_SHARED, class), extent, granule, n);
+		}
+	}
+	LWLockRelease(lock);
+}
+
+/*
+ * Allocated slots that belong to the owner (all if ~0), copied, so that the
+ * caller can look at them without a lock.  None if the word is another by now.
+ */
+int
+slab_copy_slots(int extent, uint32 granule, uint64 word, StoreId owner, uint16 *slots,
+				StoreId *owners)
+{
+	int			class = (int) SEGWORD_COUNT(word);
+	LWLock	   *lock = set_lock(set_key(SEGWORD_OWNER(word), class));
+	SlabHeader *slab = slab_header(extent, granule);
+	int			n = 0;
+	int			i;
+
+	LWLockAcquire(lock, LW_SHARED);
+	if (segment_word(extent, granule) == word)
+	{
+		for (i = 0; i < slab_class_slots(class); i++)
+		{
+			if (slab->owner[i] == 0 || (owner != ~UINT64CONST(0) && slab->owner[i] != owner))
+				continue;
+			slots[n] = (uint16) i;
+			owners[n++] = slab->owner[i];
+		}
+	}
+	LWLockRelease(lock);
+	return n;
+}
+
+/* What is wrong with a slab, or NULL.  For pool_verify(). */
+const char *
+slab_problem(int extent, uint32 granule, uint64 word)
+{
+	int			class = (int) SEGWORD_COUNT(word);
+	StoreId		set_owner = SEGWORD_OWNER(word);
+	SlabHeader *slab = slab_header(extent, granule);
+	const char *problem = NULL;
+	LWLock	   *lock;
+	uint32		i;
+
+	if (class >= NCLASSES)
+		return "size class does not exist";
+	lock = set_lock(set_key(set_owner, class));
+	LWLockAcquire(lock, LW_SHARED);
+	if (segment_word(extent, granule) != word)
+		problem = NULL;			/* freed meanwhile */
+	else if (slab->magic != SLAB_MAGIC)
+		problem = "slab header has no magic number";
+	else if (slab->size_class != class || slab->slot_size != class_size[class] ||
+			 slab->nslots != slab_class_slots(class) ||
+			 slab->slots_offset != slab_class_offset(class))
+		problem = "slab header differs from the segment word's size class";
+	else
+	{
+		for (i = 0; i < slab->nslots && problem == NULL; i++)
+		{
+			StoreId		o = slab->owner[i];
+
+			if (o > PM_OWNER_MASK || (o >= PM_FIRST_STORE_ID && o >= PoolSuper->next_store_id))
+				problem = "slot belongs to a store id that was never given out";
+			else if (o != 0 && set_owner != PM_OWNER_SHARED && o != set_owner)
+				problem = "slot of a private slab belongs to another owner";
+		}
+	}
+	LWLockRelease(lock);
+	return problem;
+}
+
+/* Forget the sets of an owner whose private slabs are about to be freed. */
+void
+slab_forget_owner(StoreId owner)
+{
+	int			class;
+	int			i;
+
+	for (class = 0; class < NCLASSES; class++)
+	{
+		uint64		key = set_key(owner, class);
+		SlabBucket *bucket = &pm_shared->slab_buckets[set_bucket(key)];
+
+		LWLockAcquire(set_lock(key), LW_EXCLUSIVE);
+		for (i = 0; i < SLAB_WAYS; i++)
+		{
+			if (bucket->set[i].key == key)
+				bucket->set[i].key = 0;
+		}
+		LWLockRelease(set_lock(key));
+	}
+}

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * vector.c
+ *	  PmVector: arrays that grow in place by chunks (layout.h, alloc.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "pm_internal.h"
+#include "port/pg_bitutils.h"
+
+/*
+ * Make an empty vector.  Chunk 0 holds at least first_elems elements.  Flushed
+ * and drained; the vector must not be in use.
+ */
+void
+pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems)
+{
+	memset(v, 0, sizeof(PmVector));
+	v->elem_size = elem_size;
+	v->first_shift = first_elems <= 1 ? 0 : pg_ceil_log2_32(first_elems);
+	pm_persist(v, sizeof(PmVector));
+}
+
+void *
+pm_vector_get(const PmVector *v, uint64 i)
+{
+	uint64		within;
+	int			chunk = pm_vector_chunk(v, i, &within);
+	PMPtr		p;
+
+	if (chunk >= PM_VECTOR_CHUNKS)
+		return NULL;
+	p = *(const volatile PMPtr *) &v->chunks[chunk];
+	if (p == PM_NULL)
+		return NULL;
+	return (char *) pm_deref(p) + within * v->elem_size;
+}
+
+/* pm_vector_reserve() that reports; *wanted: size of the chunk that failed */
+int
+vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags, Size *wanted)
+{
+	uint64		within;
+	int			last = pm_vector_chunk(v, i, &within);
+	int			chunk;
+
+	*wanted = 0;
+	if (last >= PM_VECTOR_CHUNKS)
+		return PM_FULL_POOL;
+	for (chunk = 0; chunk <= last; chunk++)
+	{
+		PmReservation r;
+		int			rc;
+
+		if (v->chunks[chunk] != PM_NULL)
+			continue;
+		*wanted = pm_vector_chunk_elems(v, chunk) * v->elem_size;
+		rc = pm_try_reserve(&r, owner, *wanted, &v->chunks[chunk], 1, flags | PM_RESERVE_ZERO);
+		if (rc != 0)
+			return rc;
+		pm_publish(&r);
+	}
+	return 0;
+}
+
+void
+pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags)
+{
+	Size		wanted;
+	int			rc;
+
+	pool_require();
+	rc = vector_try_reserve(v, i, owner, flags, &wanted);
+	if (rc != 0)
+		segment_out_of_space(rc, wanted);
+}
+
+void
+pm_vector_publish(PmVector *v, uint64 n)
+{
+	pm_store8_persist(&v->count, n);
+}

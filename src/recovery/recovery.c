@@ -1,0 +1,190 @@
+/*-------------------------------------------------------------------------
+ *
+ * recovery.c
+ *	  Settings and shared state of background recovery.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "recovery_internal.h"
+
+int			sofort_recovery_workers = 2;
+int			sofort_recovery_mode;
+
+RecoveryShared *Recovery = NULL;
+
+typedef enum RecoveryMode
+{
+	RECOVERY_SYNCHRONOUS,
+	RECOVERY_INSTANT,
+	RECOVERY_ADAPTIVE
+} RecoveryMode;
+
+static const struct config_enum_entry recovery_mode_options[] = {
+	{"synchronous", RECOVERY_SYNCHRONOUS, false},
+	{"instant", RECOVERY_INSTANT, false},
+	{"adaptive", RECOVERY_ADAPTIVE, false},
+	{NULL, 0, false}
+};
+
+static bool
+check_recovery_mode(int *value, void **extra, GucSource source)
+{
+	if (*value == RECOVERY_SYNCHRONOUS)
+		return true;
+	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+	GUC_check_errmsg("sofort.recovery_mode \"%s\" is not supported by this version of sofort",
+					 *value == RECOVERY_INSTANT ? "instant" : "adaptive");
+	GUC_check_errhint("Only \"synchronous\" is: a query that needs an index waits until it is rebuilt.");
+	return false;
+}
+
+void
+recovery_register_workers(void)
+{
+	BackgroundWorker worker = {0};
+
+	DefineCustomIntVariable("sofort.recovery_workers",
+							"Number of background workers that rebuild indexes after a start.",
+							"0 leaves it to the first query that needs an index.",
+							&sofort_recovery_workers,
+							2, 0, RECOVERY_MAX_WORKERS,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("sofort.recovery_mode",
+							 "How queries and the rebuilding of indexes go together after a start.",
+							 NULL,
+							 &sofort_recovery_mode,
+							 RECOVERY_SYNCHRONOUS,
+							 recovery_mode_options,
+							 PGC_SIGHUP, 0, check_recovery_mode, NULL, NULL);
+
+	/*
+	 * The launcher stays, idle, when its work is done: a worker that has
+	 * ended would not be started again when a backend crashes, and that loses
+	 * all DRAM structures.
+	 */
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = 5;
+	strlcpy(worker.bgw_library_name, "sofort", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "sofort_recovery_launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "sofort recovery launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "sofort recovery launcher", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+Size
+recovery_shmem_size(void)
+{
+	return sizeof(RecoveryShared);
+}
+
+void
+recovery_startup(void)
+{
+	static int	tranche = 0;
+	bool		found;
+
+	/* in the postmaster: its children inherit the name of the tranche */
+	if (tranche == 0)
+	{
+		tranche = LWLockNewTrancheId();
+		LWLockRegisterTranche(tranche, "sofort_recovery");
+	}
+	Recovery = ShmemInitStruct("sofort recovery", sizeof(RecoveryShared), &found);
+	if (!found)
+	{
+		memset(Recovery, 0, sizeof(RecoveryShared));
+		LWLockInitialize(&Recovery->lock, tranche);
+	}
+}
+
+bool
+recovery_must_stay_away(Oid db_oid)
+{
+	bool		result;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	result = Recovery->leave_db == db_oid && GetCurrentTimestamp() < Recovery->leave_until;
+	LWLockRelease(&Recovery->lock);
+	return result;
+}
+
+bool
+recovery_claim_index(int slot, Oid db_oid, Oid index)
+{
+	bool		free = true;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (OidIsValid(index))
+		for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+			if (i != slot && Recovery->slots[i].db_oid == db_oid &&
+				Recovery->slots[i].index == index)
+				free = false;
+	if (free)
+		Recovery->slots[slot].index = index;
+	LWLockRelease(&Recovery->lock);
+	return free;
+}
+
+/* Workers clear their slot, under the lock, before their pid can be reused. */
+static int
+signal_workers(Oid db_oid)
+{
+	int			n = 0;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->leave_db = db_oid;
+	Recovery->leave_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+														RECOVERY_HOLD_OFF_SECONDS * 1000);
+	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+		if (Recovery->slots[i].db_oid == db_oid && Recovery->slots[i].pid != 0)
+		{
+			kill(Recovery->slots[i].pid, SIGTERM);
+			n++;
+		}
+	LWLockRelease(&Recovery->lock);
+	return n;
+}
+
+void
+recovery_leave_database(Oid db_oid)
+{
+	if (Recovery == NULL || !OidIsValid(db_oid))
+		return;
+	for (int i = 0; i < 100 && signal_workers(db_oid) > 0; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
+}
+
+void
+recovery_progress(int *workers, uint64 *indexes_rebuilt, uint64 *failures)
+{
+	*workers = 0;
+	*indexes_rebuilt = 0;
+	*failures = 0;
+	if (Recovery == NULL)
+		return;
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+		if (OidIsValid(Recovery->slots[i].db_oid))
+			(*workers)++;
+	*indexes_rebuilt = Recovery->indexes_rebuilt;
+	*failures = Recovery->failures;
+	LWLockRelease(&Recovery->lock);
+}

@@ -1,0 +1,42 @@
+/*-------------------------------------------------------------------------
+ *
+ * recovery_internal.h
+ *	  Shared state of the launcher and its workers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_RECOVERY_INTERNAL_H
+#define SOFORT_RECOVERY_INTERNAL_H
+
+#include "datatype/timestamp.h"
+#include "sofort/recovery/recovery.h"
+#include "storage/lwlock.h"
+
+/* All fields are protected by the lock of RecoveryShared. */
+typedef struct RecoverySlot
+{
+	Oid			db_oid;			/* InvalidOid: the slot is free */
+	pid_t		pid;			/* 0: not started yet */
+	Oid			index;			/* being rebuilt, or InvalidOid */
+	bool		finished;		/* found nothing more to do in its database */
+} RecoverySlot;
+
+typedef struct RecoveryShared
+{
+	LWLock		lock;
+	Oid			leave_db;		/* recovery_leave_database() */
+	TimestampTz leave_until;
+	uint64		indexes_rebuilt;
+	uint64		failures;
+	RecoverySlot slots[RECOVERY_MAX_WORKERS];
+} RecoveryShared;
+
+extern RecoveryShared *Recovery;
+
+/* Must nobody of us be in this database now?  Takes the lock. */
+extern bool recovery_must_stay_away(Oid db_oid);
+
+/* Is another worker rebuilding this index?  If not, it is mine now. */
+extern bool recovery_claim_index(int slot, Oid db_oid, Oid index);
+
+#endif							/* SOFORT_RECOVERY_INTERNAL_H */

@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * sofort.c
+ *	  Entry of the library: settings, shared memory, hooks, workers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "sofort/exec/exec.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/recovery/recovery.h"
+#include "sofort/store/store.h"
+#include "sofort/tableam/tableam.h"
+#include "sofort/txn/txn.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+/* ---- settings ---- */
+
+char	   *sofort_pool_path = NULL;
+int			sofort_pool_size_mb = 4096;
+int			sofort_durability = PM_DURABILITY_AUTO;
+int			sofort_dram_size_mb = 2048;
+
+enum
+{
+	PLACEMENT_DRAM,
+	PLACEMENT_PMEM,
+	PLACEMENT_HYBRID
+};
+
+static int	index_placement = PLACEMENT_DRAM;
+
+static const struct config_enum_entry durability_options[] = {
+	{"auto", PM_DURABILITY_AUTO, false},
+	{"pmem", PM_DURABILITY_PMEM, false},
+	{"msync", PM_DURABILITY_MSYNC, false},
+	{"process", PM_DURABILITY_PROCESS, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry placement_options[] = {
+	{"dram", PLACEMENT_DRAM, false},
+	{"pmem", PLACEMENT_PMEM, false},
+	{"hybrid", PLACEMENT_HYBRID, false},
+	{NULL, 0, false}
+};
+
+/* A placement that would silently be another one is refused. */
+static bool
+check_index_placement(int *newval, void **extra, GucSource source)
+{
+	if (*newval == PLACEMENT_DRAM)
+		return true;
+	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+	GUC_check_errmsg("sofort.index_placement \"%s\" is not supported in this version of sofort",
+					 *newval == PLACEMENT_PMEM ? "pmem" : "hybrid");
+	GUC_check_errhint("Only \"dram\" is supported.");
+	return false;
+}
+
+static void
+define_pool_settings(void)
+{
+	DefineCustomStringVariable("sofort.pool_path",
+							   "Path of the persistent-memory pool.",
+							   "Empty: the data directory's path with \".sofort\" appended. "
+							   "Must not be inside the data directory.",
+							   &sofort_pool_path, "", PGC_POSTMASTER, GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+	DefineCustomIntVariable("sofort.pool_size",
+							"Largest amount of data in the pool.",
+							"The file is sparse; space is taken when it is needed and given back.",
+							&sofort_pool_size_mb, 4096, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("sofort.durability",
+							 "What committed transactions on sofort tables must survive.",
+							 "auto: power loss, by whatever the pool's file system offers; "
+							 "process: crashes of the server only.",
+							 &sofort_durability, PM_DURABILITY_AUTO, durability_options,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("sofort.dram_size",
+							"Memory for indexes and dictionaries of sofort tables.",
+							"Address space is reserved at start; memory is taken when it is needed.",
+							&sofort_dram_size_mb, 2048, 16, 16 * 1024 * 1024, PGC_POSTMASTER,
+							GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomEnumVariable("sofort.index_placement",
+							 "Where new sofort indexes lie.",
+							 NULL, &index_placement, PLACEMENT_DRAM, placement_options,
+							 PGC_USERSET, 0, check_index_placement, NULL, NULL);
+}
+
+/* ---- shared memory ---- */
+
+static shmem_request_hook_type prev_shmem_request = NULL;
+static shmem_startup_hook_type prev_shmem_startup = NULL;
+
+static void
+request_shared_memory(void)
+{
+	if (prev_shmem_request)
+		prev_shmem_request();
+	RequestAddinShmemSpace(fault_shmem_size());
+	RequestAddinShmemSpace(pool_shmem_size());
+	RequestAddinShmemSpace(txn_shmem_size());
+	RequestAddinShmemSpace(store_shmem_size());
+	RequestAddinShmemSpace(indexam_shmem_size());
+	RequestAddinShmemSpace(recovery_shmem_size());
+	RequestNamedLWLockTranche("sofort_pmem", pool_lwlocks());
+	RequestNamedLWLockTranche("sofort_txn", txn_lwlocks());
+	RequestNamedLWLockTranche("sofort_store", store_lwlocks());
+}
+
+/*
+ * At the start of the server and of every life after a crash of one backend.
+ * The store tells txn how to finish what it finds, so it comes before txn.
+ */
+static void
+start_modules(void)
+{
+	if (prev_shmem_startup)
+		prev_shmem_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	fault_startup();
+	pool_startup();
+	store_startup();
+	txn_startup();
+	indexam_startup();
+	recovery_startup();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * Without shared_preload_libraries there is no pool; the library loads all the
+ * same, so that its functions and access methods can say so.
+ */
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+	{
+		indexam_init();
+		tableam_init();
+		return;
+	}
+
+	define_pool_settings();
+	txn_init();
+	indexam_init();
+	exec_init();
+	tableam_init();
+	recovery_register_workers();
+	MarkGUCPrefixReserved("sofort");
+
+	prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = start_modules;
+}

@@ -1,0 +1,459 @@
+/*-------------------------------------------------------------------------
+ *
+ * block.c
+ *	  Blocks, runs and the block directory; the append position.
+ *
+ * Blocks 0..4 have 8 to 128 rows, all later ones 256.  Blocks 0..7 are
+ * allocated one by one, in slabs shared with other small stores; later ones in
+ * runs: one segment, a RunHeader, consecutive blocks.  Directory entries are
+ * published before nblocks counts them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/store/store_internal.h"
+#include "utils/relcache.h"
+
+#define TAIL_BLOCKS		64		/* looked at for the append position */
+
+bool
+row_tid_is_valid(const ItemPointerData *tid)
+{
+	OffsetNumber o = ItemPointerGetOffsetNumberNoCheck(tid);
+
+	return o >= 1 && o <= SOFORT_BLOCK_ROWS &&
+		ItemPointerGetBlockNumberNoCheck(tid) != InvalidBlockNumber;
+}
+
+uint32
+block_capacity(uint64 block)
+{
+	return block < STORE_SMALL_BLOCKS ? SOFORT_FIRST_BLOCK_ROWS << block : SOFORT_BLOCK_ROWS;
+}
+
+PMPtr *
+block_entry(const StoreHeader *header, uint64 block)
+{
+	return pm_vector_get(&header->blocks, block);
+}
+
+static inline uint64
+read_nblocks(const StoreHeader *header)
+{
+	return word_read(&header->nblocks);
+}
+
+BlockHeader *
+block_get(const StoreHeader *header, uint64 block)
+{
+	PMPtr	   *entry;
+	PMPtr		p;
+
+	if (block >= read_nblocks(header))
+		return NULL;
+	entry = block_entry(header, block);
+	if (entry == NULL)
+		return NULL;
+	p = word_read(entry);
+	return p == PM_NULL ? NULL : pm_deref(p);
+}
+
+BlockNumber
+store_nblocks(StoreDesc *store)
+{
+	return (BlockNumber) read_nblocks(store->header);
+}
+
+BlockHeader *
+store_block(StoreDesc *store, BlockNumber block)
+{
+	return block_get(store->header, block);
+}
+
+/* Without a descriptor; also in the postmaster. */
+bool
+header_locate(const StoreHeader *header, uint64 row, RowRef *ref)
+{
+	BlockHeader *block = block_get(header, row / SOFORT_BLOCK_ROWS);
+	uint32		index = row % SOFORT_BLOCK_ROWS;
+	ShapeHeader *s;
+
+	if (block == NULL || index >= block->capacity)
+		return false;
+	s = shape_get(header, block->shape);
+	if (s == NULL)
+		return false;
+	ref->row = row;
+	ref->block = block;
+	ref->index = index;
+	ref->words = (RowWords *) ((char *) block + s->record_offset + (Size) index * s->record_stride);
+	return true;
+}
+
+bool
+store_locate(StoreDesc *store, uint64 row, RowRef *ref)
+{
+	BlockHeader *block = block_get(store->header, row / SOFORT_BLOCK_ROWS);
+	uint32		index = row % SOFORT_BLOCK_ROWS;
+	const ShapePlan *plan;
+
+	if (unlikely(block == NULL))
+		return false;
+	/* the header line and the record line, at once */
+	__builtin_prefetch((char *) block + store->local->guess_offset +
+					   (Size) index * store->local->guess_stride);
+	if (unlikely(index >= block->capacity))
+		return false;
+	plan = plan_get(store, block->shape);
+	ref->row = row;
+	ref->block = block;
+	ref->index = index;
+	ref->words = (RowWords *) ((char *) block + plan->record_offset +
+							   (Size) index * plan->record_stride);
+	return true;
+}
+
+/* Blocks that were allocated together with this first one. */
+uint32
+block_run_length(const StoreHeader *header, uint64 block)
+{
+	BlockHeader *b = block_get(header, block);
+
+	if (b == NULL || block < STORE_SINGLE_BLOCKS)
+		return 1;
+	return ((RunHeader *) b - 1)->nblocks;
+}
+
+/* ---- growing; structure lock held ---- */
+
+static void
+fill_header(BlockHeader *b, StoreDesc *store, uint64 number, const ShapeHeader *shape)
+{
+	b->magic = SOFORT_BLOCK_MAGIC;
+	b->capacity = block_capacity(number);
+	b->shape = shape->id;
+	b->store = store->id;
+	b->block_number = number;
+	pm_flush(b, sizeof(BlockHeader));
+}
+
+static void
+make_single(StoreDesc *store, uint64 number, const ShapeHeader *shape)
+{
+	Size		size = shape->capacity != 0 ? shape->block_size :
+		shape->record_offset + (Size) block_capacity(number) * shape->record_stride;
+	PmReservation r;
+
+	pm_reserve(&r, store->id, size, block_entry(store->header, number), 1,
+			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO);
+	fill_header(r.addr, store, number, shape);
+	pm_publish(&r);
+}
+
+static void
+make_run(StoreDesc *store, uint64 first, uint32 n, const ShapeHeader *shape)
+{
+	PMPtr		values[STORE_RUN_MAX];
+	PmReservation r;
+	RunHeader  *run;
+	uint32		i;
+
+	pm_reserve(&r, store->id, sizeof(RunHeader) + (Size) n * shape->block_size,
+			   block_entry(store->header, first), n, PM_RESERVE_ZERO);
+	run = r.addr;
+	run->magic = SOFORT_RUN_MAGIC;
+	run->nblocks = n;
+	run->first_block = first;
+	run->store = store->id;
+	run->block_size = shape->block_size;
+	pm_flush(run, sizeof(RunHeader));
+	for (i = 0; i < n; i++)
+	{
+		BlockHeader *b = (BlockHeader *) ((char *) (run + 1) + (Size) i * shape->block_size);
+
+		fill_header(b, store, first + i, shape);
+		values[i] = pm_ptr(b);
+	}
+	pm_publish_many(&r, values);
+}
+
+/* How much of what is taken from the pool for this much is used. */
+static double
+fill_factor(Size used)
+{
+	return used <= PM_SLAB_MAX ? 0.9 : (double) used / TYPEALIGN(PM_GRANULE, used);
+}
+
+/*
+ * How many blocks to make at once, at most "room": whole granules should be
+ * filled, but on average half of the last run is not used yet.
+ */
+static uint32
+choose_run(uint64 nblocks, Size block_size, uint32 room)
+{
+	uint32		best = 1;
+	double		best_use = 0;
+	uint32		n;
+
+	for (n = 1; n <= Min(room, STORE_RUN_MAX) && n <= nblocks; n++)
+	{
+		double		use = fill_factor(sizeof(RunHeader) + n * block_size) *
+			(1.0 - n / (2.0 * nblocks));
+
+		if (use > best_use)
+		{
+			best = n;
+			best_use = use;
+		}
+	}
+	return best;
+}
+
+/* Entries from "block" on that may belong to one run: unused, in one chunk. */
+static uint32
+room_at(const StoreHeader *header, uint64 block, uint64 limit)
+{
+	uint64		within;
+	int			chunk = pm_vector_chunk(&header->blocks, block, &within);
+	uint64		left = pm_vector_chunk_elems(&header->blocks, chunk) - within;
+	uint32		n = 0;
+
+	while (n < Min(left, STORE_RUN_MAX) && (limit == 0 || block + n < limit) &&
+		   *block_entry(header, block + n) == PM_NULL)
+		n++;
+	return n;
+}
+
+/* The first block that was released, UINT64_MAX if there is none. */
+static uint64
+find_hole(StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+	uint64		n = store->header->nblocks;
+	uint64		b;
+
+	if (!shared->holes)
+		return PG_UINT64_MAX;
+	for (b = shared->hole_from; b < n; b++)
+	{
+		if (*block_entry(store->header, b) == PM_NULL)
+		{
+			shared->hole_from = b;
+			return b;
+		}
+	}
+	shared->holes = false;
+	return PG_UINT64_MAX;
+}
+
+/* Count blocks that are published but not counted (a crash in between). */
+static void
+adopt_uncounted(StoreHeader *header)
+{
+	uint64		n = header->nblocks;
+
+	for (;;)
+	{
+		PMPtr	   *entry = block_entry(header, n);
+
+		if (entry == NULL || *entry == PM_NULL)
+			break;
+		n++;
+	}
+	if (n != header->nblocks)
+	{
+		pm_vector_publish(&header->blocks, n);
+		pm_store8_persist(&header->nblocks, n);
+	}
+}
+
+static uint64
+make_append(uint64 row, uint64 count)
+{
+	return row | (count << 40);
+}
+
+/*
+ * First use after a start: the append position is the EMPTY tail of the last
+ * blocks.  EMPTY rows before it wait for VACUUM, which collects them once per
+ * block.  Structure lock held.
+ */
+static void
+find_append_position(StoreDesc *store)
+{
+	StoreHeader *header = store->header;
+	StoreShared *shared = store->shared;
+	uint64		n;
+	uint64		b;
+	uint64		first;
+	uint64		count = 0;
+
+	adopt_uncounted(header);
+	n = header->nblocks;
+	first = n * SOFORT_BLOCK_ROWS;
+	for (b = n; b > 0 && n - b < TAIL_BLOCKS; b--)
+	{
+		uint32		capacity = block_capacity(b - 1);
+		int			i;
+		RowRef		ref;
+
+		/* a tail may span blocks only where row ids are consecutive */
+		if (count > 0 && capacity < SOFORT_BLOCK_ROWS)
+			break;
+		for (i = (int) capacity - 1; i >= 0; i--)
+		{
+			if (!header_locate(header, (b - 1) * SOFORT_BLOCK_ROWS + i, &ref) ||
+				word_read(&ref.words->begin) != WORD_EMPTY)
+				break;
+			first = ref.row;
+			count++;
+		}
+		if (i >= 0)
+			break;
+	}
+	shared->collected = arena_alloc(first / SOFORT_BLOCK_ROWS / 8 + 1, ARENA_ZERO);
+	pg_atomic_fetch_add_u64(&shared->bytes_dram, first / SOFORT_BLOCK_ROWS / 8 + 1);
+	shared->first_row = first;
+	shared->holes = n > 0;
+	shared->hole_from = 0;
+	pg_atomic_write_u64(&shared->append, make_append(first, count));
+	pg_write_barrier();
+	shared->append_ready = true;
+}
+
+void
+block_append_init(StoreDesc *store)
+{
+	if (store->shared->append_ready)
+		return;
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	if (!store->shared->append_ready)
+		find_append_position(store);
+	LWLockRelease(structure_lock(store->id));
+}
+
+static void
+grow(StoreDesc *store)
+{
+	StoreHeader *header = store->header;
+	const ShapeHeader *shape;
+	uint64		hole = find_hole(store);
+	uint64		b = hole != PG_UINT64_MAX ? hole : header->nblocks;
+	uint32		n = 1;
+
+	shape = shape_get(header, pg_atomic_read_u32(&store->shared->current_shape));
+	if (b >= (uint64) MaxBlockNumber - STORE_RUN_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("table has reached its maximum number of rows"),
+				 errdetail("A table has at most %u blocks of %d row versions.",
+						   MaxBlockNumber, SOFORT_BLOCK_ROWS)));
+	pm_vector_reserve(&header->blocks, b, store->id, store_slab_flags(header));
+	if (b < STORE_SINGLE_BLOCKS)
+		make_single(store, b, shape);
+	else
+	{
+		n = choose_run(header->nblocks, shape->block_size,
+					   room_at(header, b, hole != PG_UINT64_MAX ? header->nblocks : 0));
+		make_run(store, b, n, shape);
+	}
+	SOFORT_STOP("store-block-published");
+	if (b + n > header->nblocks)
+	{
+		pm_vector_publish(&header->blocks, b + n);
+		pm_store8_persist(&header->nblocks, b + n);
+	}
+	pg_atomic_write_u64(&store->shared->append,
+						make_append(b * SOFORT_BLOCK_ROWS,
+									b < STORE_SINGLE_BLOCKS ? block_capacity(b) :
+									(uint64) n * SOFORT_BLOCK_ROWS));
+}
+
+/* What is left of the append range, in blocks of an older shape, is free. */
+static void
+give_up_append_range(StoreShared *shared)
+{
+	uint64		left = pg_atomic_exchange_u64(&shared->append, 0);
+
+	while (FREE_COUNT(left) > 0)
+	{
+		uint64		row = FREE_ROW(left);
+		uint32		n = Min(FREE_COUNT(left), SOFORT_BLOCK_ROWS - row % SOFORT_BLOCK_ROWS);
+
+		space_give(shared, row, n);
+		left = make_append(row + n, FREE_COUNT(left) - n);
+	}
+}
+
+/* Is the block at the append position of the newest shape? */
+static bool
+append_shape_is_current(StoreDesc *store)
+{
+	BlockHeader *b = block_get(store->header,
+							   FREE_ROW(pg_atomic_read_u64(&store->shared->append)) /
+							   SOFORT_BLOCK_ROWS);
+
+	return b != NULL && b->shape == pg_atomic_read_u32(&store->shared->current_shape);
+}
+
+/*
+ * Make room behind the append position; with "force" room in the newest shape.
+ * No lock held.  Catalog look-ups are done before the lock is taken.
+ */
+void
+block_extend(Relation rel, StoreDesc *store, bool force)
+{
+	StoreShared *shared = store->shared;
+	Bitmapset  *indexed = NULL;
+	bool		decide = store->header->nblocks >= STORE_SINGLE_BLOCKS;
+
+	column_ensure(rel, store);
+	if (decide)
+		indexed = RelationGetIndexAttrBitmap(rel, SOFORT_INDEXED_ATTRS);
+
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	if (!shared->append_ready)
+		find_append_position(store);
+	if (FREE_COUNT(pg_atomic_read_u64(&shared->append)) == 0 ||
+		(force && !append_shape_is_current(store)))
+	{
+		if (pg_atomic_read_u32(&shared->current_shape) == PG_UINT32_MAX)
+			shape_make_initial(store);
+		if (decide && store->header->nblocks >= STORE_SINGLE_BLOCKS &&
+			shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))->capacity == 0)
+			shape_decide(store, indexed);
+		give_up_append_range(shared);
+		grow(store);
+	}
+	LWLockRelease(structure_lock(store->id));
+	bms_free(indexed);
+}
+
+/* ---- links ---- */
+
+/*
+ * The link (or successor) vector of a block, made at its first use.  Readers
+ * see no vector, or a zeroed one: both read as "no link".
+ */
+uint64 *
+block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors)
+{
+	PMPtr	   *link = successors ? &block->successors : &block->links;
+
+	if (word_read(link) == PM_NULL)
+	{
+		LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+		if (*link == PM_NULL)
+		{
+			PmReservation r;
+
+			pm_reserve(&r, store->id, block->capacity * sizeof(uint64), link, 1,
+					   store_slab_flags(store->header) | PM_RESERVE_ZERO);
+			pm_publish(&r);
+			SOFORT_STOP("store-links-made");
+		}
+		LWLockRelease(structure_lock(store->id));
+	}
+	return pm_deref(word_read(link));
+}

@@ -1,0 +1,397 @@
+/*-------------------------------------------------------------------------
+ *
+ * chain.c
+ *	  Chains of versions that share their index entries (H8).
+ *
+ *		root.link   = newest version of the chain, 0 if there is only the root
+ *		version.link = the next older linked version, or the root (LINK_ROOT)
+ *
+ * Readers take no lock.  Who changes a chain (publishes, undoes, prunes) holds
+ * the chain lock of its root.  An unlinked version keeps its own link during
+ * its quarantine, so a reader that stands on it finds its way.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "sofort/store/store_internal.h"
+#include "utils/snapmgr.h"
+
+#define PRUNE_MIN		5		/* unlink no fewer: each time costs a line */
+#define PRUNE_SEARCH	8		/* versions looked at for a dead one */
+#define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
+
+static inline bool
+is_heap_only(const RowWords *words)
+{
+	return (word_read(&words->begin) & BEGIN_HEAP_ONLY) != 0;
+}
+
+/* ---- walking ---- */
+
+uint64
+store_chain_root(StoreDesc *store, const RowRef *ref)
+{
+	RowRef		at = *ref;
+
+	if (!is_heap_only(ref->words))
+		return ref->row;
+	for (;;)
+	{
+		uint64		link = link_read(at.block, at.index);
+
+		if (link & LINK_ROOT)
+			return LINK_ROW(link);
+		if (!LINK_IS_SET(link) || !store_locate(store, LINK_ROW(link), &at))
+			return ref->row;
+	}
+}
+
+bool
+store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *newest)
+{
+	uint64		link = is_heap_only(root->words) ? 0 : link_read(root->block, root->index);
+
+	if (!LINK_IS_SET(link))
+	{
+		*newest = *root;
+		return true;
+	}
+	return store_locate(store, LINK_ROW(link), newest);
+}
+
+bool
+store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
+{
+	uint64		link;
+
+	if (!is_heap_only(ref->words))
+		return false;
+	link = link_read(ref->block, ref->index);
+	return LINK_IS_SET(link) && store_locate(store, LINK_ROW(link), older);
+}
+
+/* The same without a descriptor; false if the links lead nowhere. */
+bool
+chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
+{
+	RowRef		at = *ref;
+	int			n;
+
+	for (n = 0; n < WALK_MAX; n++)
+	{
+		uint64		link = link_read(at.block, at.index);
+
+		if (!LINK_IS_SET(link) || !header_locate(header, LINK_ROW(link), &at))
+			return false;
+		if (link & LINK_ROOT)
+		{
+			*root = at;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Is the row linked in the chain of this root?  Chain lock held. */
+bool
+chain_contains(const StoreHeader *header, const RowRef *root, uint64 row)
+{
+	uint64		link = link_read(root->block, root->index);
+	int			n;
+
+	for (n = 0; n < WALK_MAX; n++)
+	{
+		RowRef		at;
+
+		if (!LINK_IS_SET(link) || (link & LINK_ROOT))
+			return false;
+		if (LINK_ROW(link) == row)
+			return true;
+		if (!header_locate(header, LINK_ROW(link), &at))
+			return false;
+		link = link_read(at.block, at.index);
+	}
+	return false;
+}
+
+/* ---- fetching ---- */
+
+static bool
+visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
+{
+	bool		result = txn_version_visible(store->id, ref->row, ref->words, snapshot);
+
+	if (unlikely(IsolationIsSerializable()) && rel != NULL)
+		txn_serializable_conflict_out(rel, ref->words, result, snapshot);
+	return result;
+}
+
+bool
+version_is_dead(const RowWords *words, uint64 horizon)
+{
+	uint64		begin = word_read(&words->begin);
+	uint64		end = word_read(&words->end);
+
+	if (WORD_TAG(begin) == WORD_TAG_ABORTED)
+		return true;
+	return WORD_TAG(begin) == WORD_TAG_STAMP && WORD_TAG(end) == WORD_TAG_STAMP &&
+		WORD_XID(end) < horizon;
+}
+
+/* Nothing was visible: is there nothing that anybody could ever see? */
+static bool
+chain_all_dead(StoreDesc *store, const RowRef *root)
+{
+	uint64		horizon = store_cached_horizon(false);
+	RowRef		at;
+
+	if (!version_is_dead(root->words, horizon) || !store_chain_newest(store, root, &at))
+		return false;
+	while (at.row != root->row)
+	{
+		if (!version_is_dead(at.words, horizon) || !store_chain_older(store, &at, &at))
+			return false;
+	}
+	return true;
+}
+
+bool
+store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found,
+				  bool *all_dead)
+{
+	RowRef		at;
+	RowRef		top;
+	uint64		link;
+	uint64		newest;
+
+	if (all_dead != NULL)
+		*all_dead = false;
+	if (!store_locate(store, root, &top) || is_heap_only(top.words))
+		return false;
+	if (visible(rel, store, &top, snapshot))
+	{
+		*found = top;
+		return true;
+	}
+	do
+	{
+		newest = link = link_read(top.block, top.index);
+		while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+			   store_locate(store, LINK_ROW(link), &at))
+		{
+			if (visible(rel, store, &at, snapshot))
+			{
+				*found = at;
+				return true;
+			}
+			link = link_read(at.block, at.index);
+		}
+
+		/*
+		 * SnapshotDirty and the like have no fixed time: the newest version
+		 * may have been replaced before it was looked at.  A unique check
+		 * must not miss the row.
+		 */
+	} while (!IsMVCCSnapshot(snapshot) && link_read(top.block, top.index) != newest);
+	if (all_dead != NULL)
+		*all_dead = chain_all_dead(store, &top);
+	return false;
+}
+
+/* Was this version created by the ender of that one?  (H8 c) */
+static bool
+created_by_ender(const RowWords *version, const RowWords *predecessor)
+{
+	uint64		begin = word_read(&version->begin);
+	uint64		end = word_read(&predecessor->end);
+
+	if (WORD_TAG(begin) == WORD_TAG_STAMP && WORD_TAG(end) == WORD_TAG_STAMP)
+		return WORD_XID(begin) == WORD_XID(end);
+	if (WORD_TAG(begin) == WORD_TAG_PROGRESS && WORD_TAG(end) == WORD_TAG_PROGRESS)
+		return WORD_SLOT(begin) == WORD_SLOT(end) &&
+			WORD_GENERATION(begin) == WORD_GENERATION(end);
+	if ((WORD_TAG(begin) != WORD_TAG_STAMP && WORD_TAG(begin) != WORD_TAG_PROGRESS) ||
+		(WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS))
+		return false;
+	/* one of the two was stamped a moment ago */
+	return txn_word_xid(begin) == txn_word_xid(end) ||
+		WORD_TAG(word_read(&predecessor->end)) != WORD_TAG(end);
+}
+
+bool
+store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor)
+{
+	uint64		end = word_read(&ref->words->end);
+	uint64	   *slot;
+	RowRef		root;
+
+	if ((WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS) ||
+		(end & END_UPDATED) == 0)
+		return false;
+	slot = successor_slot(ref->block, ref->index);
+	if (slot != NULL && LINK_IS_SET(word_read(slot)))
+		return store_locate(store, LINK_ROW(word_read(slot)), successor) &&
+			created_by_ender(successor->words, ref->words);
+	return store_locate(store, store_chain_root(store, ref), &root) &&
+		store_chain_newest(store, &root, successor) && successor->row != ref->row;
+}
+
+/* ---- changing; chain lock of the root held ---- */
+
+/* Store a link durably: nothing that it bypasses is freed before. */
+static void
+store_link(const RowRef *ref, uint64 link)
+{
+	uint64	   *slot = link_slot(ref->block, ref->index);
+
+	__atomic_store_n(slot, link, __ATOMIC_RELEASE);
+	pm_persist(slot, sizeof(uint64));
+}
+
+/*
+ * A version that nothing links to, and no snapshot can see, becomes EMPTY and
+ * goes into quarantine.  No flush: should a crash lose this store, VACUUM finds
+ * the version again.  False if somebody else freed it.
+ */
+bool
+version_free(StoreDesc *store, const RowRef *ref)
+{
+	uint64		begin = word_read(&ref->words->begin);
+
+	space_before_free(store, ref->row / SOFORT_BLOCK_ROWS);
+	if (WORD_TAG(begin) == WORD_TAG_EMPTY || !word_cas(&ref->words->begin, begin, WORD_EMPTY))
+		return false;
+	space_quarantine(store->shared, ref->row);
+	stats_count(store->shared, 0, -1);
+	SOFORT_STOP("store-row-freed");
+	return true;
+}
+
+/*
+ * From "keeper" on, "link" leads to dead versions down to "stop" (exclusive):
+ * bypass them, then free them.
+ */
+static int
+bypass(StoreDesc *store, const RowRef *keeper, uint64 first, uint64 stop)
+{
+	uint64		link = first;
+	int			n = 0;
+
+	store_link(keeper, stop);
+	SOFORT_STOP("store-prune-unlinked");
+	while (link != stop)
+	{
+		RowRef		at;
+
+		if (!store_locate(store, LINK_ROW(link), &at))
+			break;
+		link = link_read(at.block, at.index);
+		if (version_free(store, &at))
+			n++;
+	}
+	return n;
+}
+
+/* Past the dead versions that "link" leads to; counts them. */
+static uint64
+skip_dead(StoreDesc *store, uint64 link, uint64 horizon, int *ndead)
+{
+	RowRef		at;
+
+	*ndead = 0;
+	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+		   store_locate(store, LINK_ROW(link), &at) && is_heap_only(at.words) &&
+		   version_is_dead(at.words, horizon))
+	{
+		(*ndead)++;
+		link = link_read(at.block, at.index);
+	}
+	return link;
+}
+
+/*
+ * The updater of "from" looks for dead versions behind it.  Bounded where
+ * nothing is dead (an old snapshot); VACUUM does the rest.
+ */
+void
+chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
+{
+	RowRef		at = *from;
+	int			n;
+
+	for (n = 0; n < PRUNE_SEARCH && at.row != root->row; n++)
+	{
+		uint64		link = link_read(at.block, at.index);
+		uint64		stop;
+		int			ndead;
+
+		if ((link & LINK_ROOT) || !LINK_IS_SET(link))
+			return;
+		stop = skip_dead(store, link, store_cached_horizon(false), &ndead);
+		if (ndead >= PRUNE_MIN)
+			(void) bypass(store, &at, link, stop);
+		if (ndead > 0 || !store_locate(store, LINK_ROW(link), &at))
+			return;
+	}
+}
+
+/* VACUUM: bypass and free every dead version between the newest and the root. */
+int
+chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
+{
+	uint64		link = link_read(root->block, root->index);
+	RowRef		at;
+	int			freed = 0;
+
+	/* the newest stays: the root's link must name a member */
+	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+		   store_locate(store, LINK_ROW(link), &at))
+	{
+		int			ndead;
+		uint64		stop;
+
+		link = link_read(at.block, at.index);
+		stop = skip_dead(store, link, horizon, &ndead);
+		if (ndead > 0)
+			freed += bypass(store, &at, link, stop);
+		link = stop;
+	}
+	return freed;
+}
+
+/*
+ * Undo of a heap-only version: take it out of its chain, durably.  Idempotent.
+ * Takes the chain lock itself.  No palloc, no ERROR.
+ */
+void
+chain_unlink(StoreHeader *header, const RowRef *ref)
+{
+	RowRef		root;
+	RowRef		at;
+	uint64		own = link_read(ref->block, ref->index);
+	uint64		link;
+
+	if (!chain_root_of(header, ref, &root))
+		return;
+	LWLockAcquire(chain_lock(header->id, root.row), LW_EXCLUSIVE);
+	at = root;
+	for (;;)
+	{
+		link = link_read(at.block, at.index);
+		if (!LINK_IS_SET(link) || (link & LINK_ROOT))
+			break;
+		if (LINK_ROW(link) == ref->row)
+		{
+			own = link_read(ref->block, ref->index);
+			if (at.row == root.row && (own & LINK_ROOT))
+				own = 0;		/* the root is alone again */
+			store_link(&at, own);
+			break;
+		}
+		if (!header_locate(header, LINK_ROW(link), &at))
+			break;
+	}
+	LWLockRelease(chain_lock(header->id, root.row));
+}

@@ -1,0 +1,123 @@
+/*-------------------------------------------------------------------------
+ *
+ * decode.c
+ *	  Values of a row.  Hot: every read goes through here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/tupmacs.h"
+#include "sofort/store/store_internal.h"
+
+/* The value of a dictionary element. */
+static inline Datum
+element_value(const char *element, int16 attlen, bool byval)
+{
+	if (byval)
+		return fetch_att(element, true, attlen);
+	if (attlen > 0)
+		return PointerGetDatum(element);
+	return PointerGetDatum(pm_deref(*(const PMPtr *) element));
+}
+
+static Datum
+decode_code(const AttrPlan *a, const ShapeAttr *attr, const char *p)
+{
+	uint32		code;
+	const char *element;
+
+	code = attr->width == 1 ? *(const uint8 *) p :
+		attr->width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
+	if (likely(code < a->chunk0))
+		element = a->values + (Size) code * a->dictionary->values.elem_size;
+	else
+		element = pm_vector_get(&a->dictionary->values, code);
+	return element_value(element, attr->attlen, attr->byval);
+}
+
+static inline Datum
+decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const char *record,
+		   bool *isnull)
+{
+	const AttrPlan *a = &plan->plan[i];
+	const char *p;
+
+	if (unlikely(a->kind == ATTR_MISSING))
+	{
+		*isnull = plan->missing_null[i];
+		return plan->missing[i];
+	}
+	if (record[a->null_byte] & a->null_mask)
+	{
+		*isnull = true;
+		return (Datum) 0;
+	}
+	*isnull = false;
+	p = block + a->offset + (Size) index * a->stride;
+	switch ((AttrKind) a->kind)
+	{
+		case ATTR_CODE1_4:
+			return Int32GetDatum(((const int32 *) a->values)[*(const uint8 *) p]);
+		case ATTR_CODE1_2:
+			return Int16GetDatum(((const int16 *) a->values)[*(const uint8 *) p]);
+		case ATTR_BYVAL4:
+			return Int32GetDatum(*(const int32 *) p);
+		case ATTR_IN_PLACE:
+			return PointerGetDatum(p);
+		case ATTR_BYVAL8:
+			return *(const Datum *) p;
+		case ATTR_BYVAL2:
+			return Int16GetDatum(*(const int16 *) p);
+		case ATTR_BYVAL1:
+			return CharGetDatum(*p);
+		case ATTR_POINTER:
+			return PointerGetDatum(pm_deref(*(const PMPtr *) p));
+		case ATTR_CODE:
+			return decode_code(a, &plan->reader->attr[i], p);
+		case ATTR_MISSING:
+			break;
+	}
+	pg_unreachable();
+}
+
+void
+store_decode(StoreDesc *store, const RowRef *ref, int from, int natts, Datum *values,
+			 bool *isnull)
+{
+	const ShapePlan *plan = plan_get(store, ref->block->shape);
+	const char *block = (const char *) ref->block;
+	const char *record = (const char *) ref->words;
+	uint32		index = ref->index;
+	int			i;
+
+	Assert(natts <= plan->natts);
+	for (i = 0; i < plan->nminipages; i++)
+		__builtin_prefetch(block + plan->mini_offset[i] + (Size) index * plan->mini_stride[i]);
+	for (i = from; i < natts; i++)
+		values[i] = decode_one(plan, i, block, index, record, &isnull[i]);
+}
+
+void
+store_decode_some(StoreDesc *store, const RowRef *ref, Bitmapset *attrs, Datum *values,
+				  bool *isnull)
+{
+	const ShapePlan *plan = plan_get(store, ref->block->shape);
+	int			i;
+	int			x = -1;
+
+	for (i = 0; i < plan->natts; i++)
+	{
+		values[i] = (Datum) 0;
+		isnull[i] = true;
+	}
+	while ((x = bms_next_member(attrs, x)) >= 0)
+	{
+		i = x + FirstLowInvalidHeapAttributeNumber - 1;
+		if (i < 0 || i >= plan->natts)
+			continue;
+		values[i] = decode_one(plan, i, (const char *) ref->block, ref->index,
+							   (const char *) ref->words, &isnull[i]);
+	}
+}

@@ -1,0 +1,433 @@
+/*-------------------------------------------------------------------------
+ *
+ * desc.c
+ *	  This backend's view of stores: descriptors, attribute maps, and shapes
+ *	  compiled for the tuple descriptor.
+ *
+ * A descriptor lives as long as the backend or its store.  Map and plans lie in
+ * one memory context that is replaced when the tuple descriptor changes; the old
+ * one goes at transaction end, because a scan may still use it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "sofort/store/store_internal.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+
+typedef struct DescEntry
+{
+	StoreId		id;
+	struct StoreLocal *local;
+} DescEntry;
+
+/* Direct-mapped, for store_open() */
+#define OPEN_CACHE	64
+typedef struct OpenEntry
+{
+	RelFileLocator locator;
+	uint64		registry_version;
+	uint64		invalidations;
+	StoreDesc  *desc;
+} OpenEntry;
+
+static HTAB *descs = NULL;
+static MemoryContext desc_cxt = NULL;
+static MemoryContext replaced_cxt = NULL;	/* parent of replaced maps */
+static OpenEntry open_cache[OPEN_CACHE];
+static StoreDesc *last_desc = NULL;
+static uint64 invalidations = 1;	/* relcache messages, and own undo */
+static uint64 swept_version = 0;
+
+static void
+on_relcache_invalidation(Datum arg, Oid relid)
+{
+	invalidations++;
+}
+
+static void
+free_replaced(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			MemoryContextReset(replaced_cxt);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+init_once(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(StoreId), .entrysize = sizeof(DescEntry)};
+
+	desc_cxt = AllocSetContextCreate(TopMemoryContext, "sofort stores", ALLOCSET_SMALL_SIZES);
+	replaced_cxt = AllocSetContextCreate(TopMemoryContext, "sofort replaced maps",
+										 ALLOCSET_SMALL_SIZES);
+	ctl.hcxt = desc_cxt;
+	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
+	RegisterXactCallback(free_replaced, NULL);
+	descs = hash_create("sofort stores", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* No palloc, no ERROR; NULL if this backend has not opened it. */
+StoreDesc *
+desc_find(StoreId id)
+{
+	DescEntry  *e;
+
+	if (last_desc != NULL && last_desc->id == id)
+		return last_desc;
+	if (descs == NULL)
+		return NULL;
+	e = hash_search(descs, &id, HASH_FIND, NULL);
+	return e == NULL ? NULL : (last_desc = &e->local->desc);
+}
+
+/* The store is gone.  No palloc, no ERROR. */
+void
+desc_forget(StoreId id)
+{
+	DescEntry  *e = descs == NULL ? NULL : hash_search(descs, &id, HASH_FIND, NULL);
+	struct StoreLocal *local;
+	int			i;
+
+	if (e == NULL)
+		return;
+	local = e->local;
+	space_forget(local);
+	for (i = 0; i < OPEN_CACHE; i++)
+		if (open_cache[i].desc == &local->desc)
+			open_cache[i].desc = NULL;
+	if (last_desc == &local->desc)
+		last_desc = NULL;
+	hash_search(descs, &id, HASH_REMOVE, NULL);
+	/* a caller up the stack may still hold the descriptor: free it later */
+	local->desc.shared = NULL;
+	local->desc.header = NULL;
+	if (local->cxt != NULL)
+		MemoryContextSetParent(local->cxt, replaced_cxt);
+	MemoryContextSetParent(local->self_cxt, replaced_cxt);
+}
+
+/* Columns were dropped by undo, or all of them by a truncation. */
+void
+desc_mark_stale(StoreId id)
+{
+	StoreDesc  *desc = desc_find(id);
+
+	if (desc != NULL)
+	{
+		desc->local->stale = true;
+		invalidations++;
+	}
+}
+
+/* Stores that others dropped: forget them now and then. */
+static void
+sweep(void)
+{
+	HASH_SEQ_STATUS seq;
+	DescEntry  *e;
+
+	swept_version = registry_version();
+	hash_seq_init(&seq, descs);
+	while ((e = hash_seq_search(&seq)) != NULL)
+	{
+		if (!e->local->is_active && registry_find_id(e->id) == NULL)
+			desc_forget(e->id);
+	}
+}
+
+/* ---- attribute map ---- */
+
+void
+desc_refresh_columns(StoreDesc *store)
+{
+	struct StoreLocal *local = store->local;
+	int			i;
+
+	local->columns_seen = store->header->columns.count;
+	for (i = 0; i < local->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(local->tupdesc, i);
+
+		local->column[i] = att->attisdropped ? -1 : column_find(store->header, att);
+	}
+}
+
+static void
+build_map(struct StoreLocal *local, TupleDesc tupdesc)
+{
+	MemoryContext cxt = AllocSetContextCreate(desc_cxt, "sofort store", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	int			natts = tupdesc->natts;
+	TupleDesc	copy = CreateTupleDescCopyConstr(tupdesc);
+	int32	   *column = palloc(Max(natts, 1) * sizeof(int32));
+	int		   *ref_atts = palloc(Max(natts, 1) * sizeof(int));
+	uint64	   *ref_fields = palloc(Max(natts, 1) * sizeof(uint64));
+	Datum	   *ref_values = palloc(Max(natts, 1) * sizeof(Datum));
+
+	MemoryContextSwitchTo(old);
+	if (local->cxt != NULL)
+		MemoryContextSetParent(local->cxt, replaced_cxt);
+	local->cxt = cxt;
+	local->tupdesc = copy;
+	local->natts = natts;
+	local->column = column;
+	local->ref_atts = ref_atts;
+	local->ref_fields = ref_fields;
+	local->ref_values = ref_values;
+	local->plans = NULL;
+	local->nplans = 0;
+	local->stale = true;		/* should the next line fail */
+	desc_refresh_columns(&local->desc);
+	local->stale = false;
+}
+
+static struct StoreLocal *
+make_local(StoreNode *node)
+{
+	StoreShared *shared = registry_attach(node);
+	StoreId		id = node->id;
+	MemoryContext cxt;
+	struct StoreLocal *local;
+	DescEntry  *e;
+
+	cxt = AllocSetContextCreate(desc_cxt, "sofort store descriptor", ALLOCSET_SMALL_SIZES);
+	local = MemoryContextAllocZero(cxt, sizeof(struct StoreLocal));
+	local->self_cxt = cxt;
+	local->desc.id = id;
+	local->desc.header = node->header;
+	local->desc.shared = shared;
+	local->desc.local = local;
+	local->stale = true;
+	e = hash_search(descs, &id, HASH_ENTER, NULL);
+	e->local = local;
+	return local;
+}
+
+static StoreDesc *
+open_slowly(Relation rel, OpenEntry *entry)
+{
+	const RelFileLocator *locator = relation_locator(rel);
+	uint64		version = registry_version();
+	uint64		seen = invalidations;
+	StoreNode  *node;
+	StoreDesc  *desc;
+	struct StoreLocal *local;
+
+	if (descs == NULL)
+		init_once();
+	if (swept_version + 1000 < version)
+		sweep();
+	node = registry_find_locator(locator);
+	if (node == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the pool holds no data for relation \"%s\"", RelationGetRelationName(rel)),
+				 errdetail("There is no store for file %u/%u/%u.", locator_spc(locator),
+						   locator_db(locator), locator_number(locator)),
+				 errhint("The pool may be an older copy, or was made anew. Restore pool and data directory together, or drop the table.")));
+	desc = desc_find(node->id);
+	local = desc == NULL ? make_local(node) : desc->local;
+	if (local->stale || local->cxt == NULL ||
+		!equalTupleDescs(local->tupdesc, RelationGetDescr(rel)))
+		build_map(local, RelationGetDescr(rel));
+	entry->locator = *locator;
+	entry->registry_version = version;
+	entry->invalidations = seen;
+	entry->desc = &local->desc;
+	return entry->desc;
+}
+
+StoreDesc *
+store_open(Relation rel)
+{
+	const RelFileLocator *l = relation_locator(rel);
+	OpenEntry  *e = &open_cache[locator_number(l) % OPEN_CACHE];
+
+	pool_require();
+	txn_resolve_leftovers();
+	if (likely(e->desc != NULL && locator_number(&e->locator) == locator_number(l) &&
+			   locator_db(&e->locator) == locator_db(l) &&
+			   locator_spc(&e->locator) == locator_spc(l) &&
+			   e->registry_version == registry_version() &&
+			   e->invalidations == invalidations))
+		return e->desc;
+	return open_slowly(rel, e);
+}
+
+StoreDesc *
+store_open_as(Relation rel, TupleDesc tupdesc)
+{
+	StoreDesc  *desc = store_open(rel);
+	struct StoreLocal *local;
+
+	if (equalTupleDescs(desc->local->tupdesc, tupdesc))
+		return desc;
+	local = palloc0(sizeof(struct StoreLocal));
+	local->desc = *desc;
+	local->desc.local = local;
+	build_map(local, tupdesc);
+	MemoryContextSetParent(local->cxt, CurrentMemoryContext);
+	return &local->desc;
+}
+
+/* ---- plans ---- */
+
+static void
+plan_columns_of_shape(ShapePlan *p, const ShapeHeader *s)
+{
+	int			i;
+
+	p->ref_offset = palloc(s->ncolumns * sizeof(uint32) + 1);
+	p->ref_stride = palloc(s->ncolumns * sizeof(uint32) + 1);
+	p->mini_offset = palloc(s->ncolumns * sizeof(uint32) + 1);
+	p->mini_stride = palloc(s->ncolumns * sizeof(uint32) + 1);
+	for (i = 0; i < s->ncolumns; i++)
+	{
+		const ShapeColumn *c = &s->columns[i];
+
+		if (c->encoding == ENCODING_REFERENCE)
+		{
+			p->ref_offset[p->nrefs] = c->offset;
+			p->ref_stride[p->nrefs++] = c->stride;
+		}
+		if (c->offset < s->record_offset)
+		{
+			p->mini_offset[p->nminipages] = c->offset;
+			p->mini_stride[p->nminipages++] = c->stride;
+		}
+	}
+}
+
+static AttrKind
+byval_kind(int16 attlen)
+{
+	return attlen == 1 ? ATTR_BYVAL1 : attlen == 2 ? ATTR_BYVAL2 :
+		attlen == 4 ? ATTR_BYVAL4 : ATTR_BYVAL8;
+}
+
+static void
+plan_present(AttrPlan *a, ShapeAttr *attr, const ShapeColumn *c)
+{
+	attr->encoding = c->encoding;
+	attr->width = c->width;
+	attr->null_bit = c->null_bit;
+	attr->offset = a->offset = c->offset;
+	attr->stride = a->stride = c->stride;
+	switch (c->encoding)
+	{
+		case ENCODING_PLAIN:
+			a->kind = attr->byval ? byval_kind(attr->attlen) : ATTR_IN_PLACE;
+			break;
+		case ENCODING_INLINE:
+			a->kind = ATTR_IN_PLACE;
+			break;
+		case ENCODING_REFERENCE:
+			a->kind = ATTR_POINTER;
+			break;
+		default:
+			a->dictionary = attr->dictionary = pm_deref(c->dictionary);
+			a->values = pm_deref(a->dictionary->values.chunks[0]);
+			a->chunk0 = 1U << a->dictionary->values.first_shift;
+			a->kind = ATTR_CODE;
+			if (c->width == 1 && attr->byval && a->chunk0 >= 256 && attr->attlen == 2)
+				a->kind = ATTR_CODE1_2;
+			if (c->width == 1 && attr->byval && a->chunk0 >= 256 && attr->attlen == 4)
+				a->kind = ATTR_CODE1_4;
+	}
+}
+
+static void
+plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
+{
+	const ShapeHeader *s = p->shape;
+	Form_pg_attribute att = TupleDescAttr(local->tupdesc, i);
+	ShapeAttr  *attr = &p->reader->attr[i];
+	AttrPlan   *a = &p->plan[i];
+	int			k;
+
+	attr->byval = att->attbyval;
+	attr->attlen = att->attlen;
+	attr->dropped = att->attisdropped;
+	a->kind = ATTR_MISSING;
+	p->missing_null[i] = true;
+	if (att->attisdropped)
+		return;
+	if (local->column[i] == COLUMN_MISMATCH)
+		column_mismatch(local->desc.header, att);
+	for (k = 0; k < s->ncolumns && local->column[i] >= 0; k++)
+	{
+		if (s->columns[k].column == local->column[i])
+		{
+			a->null_byte = s->null_offset + s->columns[k].null_bit / 8;
+			a->null_mask = 1 << (s->columns[k].null_bit % 8);
+			plan_present(a, attr, &s->columns[k]);
+			return;
+		}
+	}
+	p->missing[i] = getmissingattr(local->tupdesc, i + 1, &p->missing_null[i]);
+}
+
+/*
+ * Compile a shape.  A column that somebody else made since the map was built is
+ * found now: it is older than the shape.
+ */
+ShapePlan *
+plan_compile(StoreDesc *store, uint32 shape)
+{
+	struct StoreLocal *local = store->local;
+	ShapeHeader *s = shape_get(store->header, shape);
+	int			natts = local->natts;
+	MemoryContext old;
+	ShapePlan  *p;
+	int			i;
+
+	if (s == NULL)
+		elog(ERROR, "sofort store " UINT64_FORMAT " has no shape %u", store->id, shape);
+	if (local->columns_seen != store->header->columns.count)
+		desc_refresh_columns(store);
+	old = MemoryContextSwitchTo(local->cxt);
+	p = palloc0(sizeof(ShapePlan));
+	p->shape = s;
+	p->record_offset = s->record_offset;
+	p->record_stride = s->record_stride;
+	p->null_offset = s->null_offset;
+	p->null_bytes = (s->ncolumns + 7) / 8;
+	p->natts = natts;
+	p->plan = palloc0(Max(natts, 1) * sizeof(AttrPlan));
+	p->index = palloc0(Max(natts, 1) * sizeof(DictIndex *));
+	p->missing = palloc0(Max(natts, 1) * sizeof(Datum));
+	p->missing_null = palloc0(Max(natts, 1) * sizeof(bool));
+	p->reader = palloc0(offsetof(ShapeReader, attr) + Max(natts, 1) * sizeof(ShapeAttr));
+	p->reader->shape = s;
+	plan_columns_of_shape(p, s);
+	for (i = 0; i < natts; i++)
+		plan_attribute(local, p, i);
+	if (shape >= local->nplans)
+	{
+		uint32		n = Max(8, shape + 4);
+		ShapePlan **plans = palloc0(n * sizeof(ShapePlan *));
+
+		if (local->nplans > 0)
+			memcpy(plans, local->plans, local->nplans * sizeof(ShapePlan *));
+		local->plans = plans;
+		local->nplans = n;
+	}
+	local->plans[shape] = p;
+	local->guess_offset = p->record_offset;
+	local->guess_stride = p->record_stride;
+	MemoryContextSwitchTo(old);
+	return p;
+}

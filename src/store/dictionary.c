@@ -1,0 +1,329 @@
+/*-------------------------------------------------------------------------
+ *
+ * dictionary.c
+ *	  Dictionaries: code -> value in the pool, value -> code in DRAM.
+ *
+ * Equal means: the same detoasted bytes (H14).  A value is durable and counted
+ * before its code can be found (H5), and is never undone.  NULL is never in a
+ * dictionary.
+ *
+ * Look-ups take no lock: a slot of the hash table is stored with one 8-byte
+ * store after the value is there; a table that has become too small is replaced
+ * and freed when every process has left the epoch in which it was current.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "sofort/store/store_internal.h"
+
+#define DICT_MIN_SLOTS	64
+
+void *
+dictionary_element(const DictionaryHeader *d, uint64 code)
+{
+	return pm_vector_get(&d->values, code);
+}
+
+/*
+ * Make the dictionary of a column.  Structure lock held.  One that is there
+ * already (from a shape that was never published) is used again.
+ */
+DictionaryHeader *
+dictionary_create(StoreHeader *header, uint64 column)
+{
+	ColumnHeader *c = column_get(header, column);
+	DictionaryHeader *d;
+
+	if (c->dictionary == PM_NULL)
+	{
+		PmReservation r;
+		uint32		elem = c->attlen > 0 ? (uint32) c->attlen : (uint32) sizeof(PMPtr);
+
+		pm_reserve(&r, header->id, sizeof(DictionaryHeader), &c->dictionary, 1,
+				   PM_RESERVE_ZERO);
+		d = r.addr;
+		d->store = header->id;
+		d->column = (uint32) column;
+		d->generation = 1;
+		d->attlen = c->attlen;
+		d->attalign = c->attalign;
+		d->attbyval = c->attbyval;
+		pm_vector_init(&d->values, elem, elem <= 8 ? 256 : 32);
+		pm_flush(d, sizeof(DictionaryHeader));
+		pm_publish(&r);
+	}
+	d = pm_deref(c->dictionary);
+	/* plans hold the address of the first chunk */
+	pm_vector_reserve(&d->values, 0, header->id, 0);
+	return d;
+}
+
+/* ---- hash table ---- */
+
+static inline uint64
+hash_value(const void *bytes, Size len)
+{
+	uint64		h;
+
+	if (len <= 8)
+	{
+		h = 0;
+		memcpy(&h, bytes, len);
+		h ^= h >> 33;
+		h *= UINT64CONST(0xff51afd7ed558ccd);
+		h ^= h >> 33;
+		h *= UINT64CONST(0xc4ceb9fe1a85ec53);
+		h ^= h >> 33;
+		return h;
+	}
+	return hash_bytes_extended(bytes, (int) len, 0);
+}
+
+static bool
+element_equals(const DictionaryHeader *d, uint64 code, const void *bytes, Size len)
+{
+	const char *e = dictionary_element(d, code);
+
+	if (d->attlen > 0)
+		return memcmp(e, bytes, len) == 0;
+	e = pm_deref(*(const PMPtr *) e);
+	if (d->attlen == -2)
+		return strlen(e) == len && memcmp(e, bytes, len) == 0;
+	return VARSIZE_ANY_EXHDR(e) == len && memcmp(VARDATA_ANY(e), bytes, len) == 0;
+}
+
+/* Code + 1, or 0. */
+static inline uint32
+probe(const DictTable *t, const DictionaryHeader *d, uint64 hash, const void *bytes, Size len)
+{
+	uint64		i = hash & t->mask;
+
+	for (;; i = (i + 1) & t->mask)
+	{
+		uint64		slot = word_read(&t->slot[i]);
+
+		if (slot == 0)
+			return 0;
+		if ((slot >> 32) == (hash >> 32) &&
+			element_equals(d, (slot & 0xffffffff) - 1, bytes, len))
+			return (uint32) slot;
+	}
+}
+
+/* The table has room. */
+static void
+enter(DictTable *t, uint64 hash, uint64 code)
+{
+	uint64		i = hash & t->mask;
+
+	while (t->slot[i] != 0)
+		i = (i + 1) & t->mask;
+	__atomic_store_n(&t->slot[i], (hash & ~UINT64CONST(0xffffffff)) | (code + 1),
+					 __ATOMIC_RELEASE);
+	t->used++;
+}
+
+static Size
+table_size(uint64 slots)
+{
+	return offsetof(DictTable, slot) + slots * sizeof(uint64);
+}
+
+static DictTable *
+make_table(uint64 slots)
+{
+	DictTable  *t = arena_alloc(table_size(slots), ARENA_ZERO);
+
+	t->mask = slots - 1;
+	return t;
+}
+
+static uint64
+hash_element(const DictionaryHeader *d, uint64 code)
+{
+	const char *e = dictionary_element(d, code);
+
+	if (d->attlen > 0)
+		return hash_value(e, d->attlen);
+	e = pm_deref(*(const PMPtr *) e);
+	if (d->attlen == -2)
+		return hash_value(e, strlen(e));
+	return hash_value(VARDATA_ANY(e), VARSIZE_ANY_EXHDR(e));
+}
+
+/* Retired tables that nobody can look at any more. */
+static void
+free_retired(DictIndex *index, bool all)
+{
+	DictTable **p = &index->retired;
+
+	while (*p != NULL)
+	{
+		DictTable  *t = *p;
+
+		if (all || epoch_passed(t->retired_epoch))
+		{
+			*p = t->retired_next;
+			arena_free(t);
+		}
+		else
+			p = &t->retired_next;
+	}
+}
+
+/* A table for "values" values that holds all there are.  Dictionary lock. */
+static void
+rebuild_table(StoreShared *shared, DictIndex *index, uint64 values)
+{
+	DictionaryHeader *d = index->dictionary;
+	DictTable  *old = index->table;
+	uint64		slots = DICT_MIN_SLOTS;
+	DictTable  *t;
+	uint64		code;
+
+	while (slots < values * 2)
+		slots *= 2;
+	t = make_table(slots);
+	for (code = 0; code < d->values.count; code++)
+		enter(t, hash_element(d, code), code);
+	pg_atomic_fetch_add_u64(&shared->bytes_dram, table_size(slots));
+	__atomic_store_n(&index->table, t, __ATOMIC_RELEASE);
+	free_retired(index, false);
+	if (old != NULL)
+	{
+		pg_atomic_fetch_sub_u64(&shared->bytes_dram, table_size(old->mask + 1));
+		old->retired_epoch = epoch_advance();
+		old->retired_next = index->retired;
+		index->retired = old;
+	}
+}
+
+void
+dictionary_free_index(DictIndex *index)
+{
+	free_retired(index, true);
+	if (index->table != NULL)
+		arena_free(index->table);
+	arena_free(index);
+}
+
+/* The index of a dictionary; made, and after a restart built, at first use. */
+DictIndex *
+dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
+{
+	LWLock	   *lock = dictionary_lock(dictionary);
+	DictIndex  *index;
+
+	LWLockAcquire(structure_lock(shared->id), LW_EXCLUSIVE);
+	for (index = shared->dictionaries; index != NULL; index = index->next)
+		if (index->dictionary == dictionary)
+			break;
+	if (index == NULL)
+	{
+		index = arena_alloc(sizeof(DictIndex), ARENA_ZERO);
+		index->dictionary = dictionary;
+		index->next = shared->dictionaries;
+		shared->dictionaries = index;
+		pg_atomic_fetch_add_u64(&shared->bytes_dram, sizeof(DictIndex));
+	}
+	LWLockRelease(structure_lock(shared->id));
+	if (index->table == NULL)
+	{
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		if (index->table == NULL)
+			rebuild_table(shared, index, dictionary->values.count);
+		LWLockRelease(lock);
+	}
+	return index;
+}
+
+/* ---- adding ---- */
+
+static void
+store_element(DictionaryHeader *d, uint64 code, const void *bytes, Size len)
+{
+	PMPtr	   *slot;
+	PmReservation r;
+	bool		brief = len <= VARATT_SHORT_MAX - VARHDRSZ_SHORT;
+
+	pm_vector_reserve(&d->values, code, d->store, 0);
+	slot = dictionary_element(d, code);
+	if (d->attlen > 0)
+	{
+		memcpy(slot, bytes, len);
+		pm_persist(slot, len);
+		return;
+	}
+	/* left over from a crash between publishing and counting */
+	if (*slot != PM_NULL)
+		pm_free(slot, 1);
+	pm_reserve(&r, d->store, len + VARHDRSZ, slot, 1, 0);
+	if (d->attlen == -2)
+	{
+		memcpy(r.addr, bytes, len);
+		((char *) r.addr)[len] = '\0';
+	}
+	else if (brief)
+	{
+		SET_VARSIZE_SHORT(r.addr, len + VARHDRSZ_SHORT);
+		memcpy((char *) r.addr + VARHDRSZ_SHORT, bytes, len);
+	}
+	else
+	{
+		SET_VARSIZE(r.addr, len + VARHDRSZ);
+		memcpy((char *) r.addr + VARHDRSZ, bytes, len);
+	}
+	pm_flush(r.addr, len + VARHDRSZ);
+	pm_publish(&r);
+}
+
+static uint32
+add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes, Size len,
+		  uint64 limit)
+{
+	DictionaryHeader *d = index->dictionary;
+	LWLock	   *lock = dictionary_lock(d);
+	uint32		found;
+	uint64		code;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	found = probe(index->table, d, hash, bytes, len);
+	if (found != 0)
+	{
+		LWLockRelease(lock);
+		return found - 1 < limit ? found - 1 : DICT_FULL;
+	}
+	code = d->values.count;
+	if (code >= limit)
+	{
+		LWLockRelease(lock);
+		return DICT_FULL;
+	}
+	if (index->table->used * 4 >= (index->table->mask + 1) * 3)
+		rebuild_table(shared, index, index->table->used * 2);
+	store_element(d, code, bytes, len);
+	pm_vector_publish(&d->values, code + 1);
+	SOFORT_STOP("dictionary-value-durable");
+	enter(index->table, hash, code);
+	LWLockRelease(lock);
+	return (uint32) code;
+}
+
+/*
+ * Code of a value, added if it is new.  DICT_FULL if it is new and its code
+ * would not be below limit.  The caller is inside an epoch, and will not give
+ * the code to a reader before its own row is written.
+ */
+uint32
+dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len, uint64 limit)
+{
+	uint64		hash = hash_value(bytes, len);
+	const DictTable *t = __atomic_load_n(&index->table, __ATOMIC_ACQUIRE);
+	uint32		found = probe(t, index->dictionary, hash, bytes, len);
+
+	if (likely(found != 0))
+		return found - 1 < limit ? found - 1 : DICT_FULL;
+	return add_value(shared, index, hash, bytes, len, limit);
+}

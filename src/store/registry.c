@@ -1,0 +1,537 @@
+/*-------------------------------------------------------------------------
+ *
+ * registry.c
+ *	  Start-up, and the volatile maps from store id and locator to store.
+ *
+ * The durable truth is PoolSuper->stores: references to the headers.  The maps
+ * are chained hash tables in shared memory with nodes in the arena, under one
+ * lock; backends look there only when their own cache misses.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "sofort/store/store_internal.h"
+#include "storage/shmem.h"
+
+#define REGISTRY_BUCKETS	8192
+#define HORIZON_PERIOD		256 /* uses between two refreshes */
+
+typedef struct StoreRegistry
+{
+	pg_atomic_uint64 version;	/* changes with every store made or dropped */
+	pg_atomic_uint64 horizon;	/* txn_horizon(NULL), some time ago */
+	uint64		nstores;
+	uint64		free_slots;		/* unused entries below stores.count */
+	uint64		free_from;		/* none below this one */
+	StoreNode  *by_id[REGISTRY_BUCKETS];
+	StoreNode  *by_locator[REGISTRY_BUCKETS];
+} StoreRegistry;
+
+static StoreRegistry *Registry = NULL;
+LWLockPadded *StoreLocks = NULL;
+
+Size
+store_shmem_size(void)
+{
+	return MAXALIGN(sizeof(StoreRegistry));
+}
+
+int
+store_lwlocks(void)
+{
+	return STORE_NLOCKS;
+}
+
+static inline uint32
+bucket_of_id(StoreId id)
+{
+	return (uint32) (id % REGISTRY_BUCKETS);
+}
+
+static inline uint32
+bucket_of_locator(const RelFileLocator *l)
+{
+	return hash_bytes((const unsigned char *) l, sizeof(RelFileLocator)) % REGISTRY_BUCKETS;
+}
+
+static inline bool
+same_locator(const RelFileLocator *a, const RelFileLocator *b)
+{
+	return locator_number(a) == locator_number(b) && locator_db(a) == locator_db(b) &&
+		locator_spc(a) == locator_spc(b);
+}
+
+/* The caller holds the registry lock, or is the postmaster at start. */
+static StoreNode *
+insert_node(StoreHeader *header, uint64 slot, bool this_life)
+{
+	StoreNode  *node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
+	uint32		b;
+
+	node->id = header->id;
+	locator_spc(&node->locator) = header->spc_oid;
+	locator_db(&node->locator) = header->db_oid;
+	locator_number(&node->locator) = header->rel_number;
+	node->header = header;
+	node->slot = slot;
+	node->this_life = this_life;
+	b = bucket_of_id(node->id);
+	node->next_by_id = Registry->by_id[b];
+	Registry->by_id[b] = node;
+	b = bucket_of_locator(&node->locator);
+	node->next_by_locator = Registry->by_locator[b];
+	Registry->by_locator[b] = node;
+	Registry->nstores++;
+	return node;
+}
+
+static void
+remove_node(StoreNode *node)
+{
+	StoreNode **p = &Registry->by_id[bucket_of_id(node->id)];
+
+	while (*p != NULL && *p != node)
+		p = &(*p)->next_by_id;
+	if (*p != NULL)
+		*p = node->next_by_id;
+	p = &Registry->by_locator[bucket_of_locator(&node->locator)];
+	while (*p != NULL && *p != node)
+		p = &(*p)->next_by_locator;
+	if (*p != NULL)
+		*p = node->next_by_locator;
+	Registry->nstores--;
+}
+
+/* Free everything of a store whose state says DROPPING; idempotent. */
+static void
+finish_drop(StoreHeader *header, PMPtr *slot)
+{
+	pm_free_owner(header->id);
+	SOFORT_STOP("store-drop-freed");
+	pm_free(slot, 1);
+}
+
+/* Empty a store whose flags say EMPTYING; idempotent. */
+static void
+finish_truncation(StoreHeader *header)
+{
+	uint32		ncolumns = 1U << header->columns.first_shift;
+
+	pm_store8_persist(&header->nblocks, 0);
+	pm_free_owner(header->id);
+	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
+	pm_vector_init(&header->columns, sizeof(ColumnHeader), ncolumns);
+	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
+	pm_store8_persist(&header->flags, header->flags & ~STORE_EMPTYING);
+}
+
+void
+store_startup(void)
+{
+	bool		found;
+	uint64		i;
+
+	Registry = ShmemInitStruct("sofort store registry", store_shmem_size(), &found);
+	StoreLocks = GetNamedLWLockTranche("sofort_store");
+	memset(Registry, 0, sizeof(StoreRegistry));
+	pg_atomic_init_u64(&Registry->version, 1);
+	pg_atomic_init_u64(&Registry->horizon, 0);
+	txn_register_store_ops(&StoreOps);
+	if (pool_status() != POOL_READY)
+		return;
+
+	if (PoolSuper->stores.elem_size == 0)
+		pm_vector_init(&PoolSuper->stores, sizeof(PMPtr), 1024);
+	for (i = 0; i < PoolSuper->stores.count; i++)
+	{
+		PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
+		StoreHeader *header;
+
+		if (slot == NULL || *slot == PM_NULL)
+		{
+			Registry->free_slots++;
+			continue;
+		}
+		header = pm_deref(*slot);
+		if (header->magic != SOFORT_STORE_MAGIC)
+			ereport(FATAL,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("sofort pool: entry " UINT64_FORMAT " of the store directory leads to no store", i),
+					 errhint("Restore the pool from a backup.")));
+		if (header->state == STORE_DROPPING)
+		{
+			finish_drop(header, slot);
+			Registry->free_slots++;
+			continue;
+		}
+		if (header->flags & STORE_EMPTYING)
+			finish_truncation(header);
+		insert_node(header, i, false);
+	}
+}
+
+uint64
+registry_version(void)
+{
+	return pg_atomic_read_u64(&Registry->version);
+}
+
+/*
+ * Nodes are freed by the drop of their store, which happens under an exclusive
+ * lock on its relation: a caller that holds a lock may keep the result.
+ */
+StoreNode *
+registry_find_id(StoreId id)
+{
+	StoreNode  *node;
+
+	if (Registry == NULL)
+		return NULL;
+	LWLockAcquire(registry_lock(), LW_SHARED);
+	for (node = Registry->by_id[bucket_of_id(id)]; node != NULL; node = node->next_by_id)
+		if (node->id == id)
+			break;
+	LWLockRelease(registry_lock());
+	return node;
+}
+
+StoreNode *
+registry_find_locator(const RelFileLocator *locator)
+{
+	StoreNode  *node;
+
+	if (Registry == NULL)
+		return NULL;
+	LWLockAcquire(registry_lock(), LW_SHARED);
+	for (node = Registry->by_locator[bucket_of_locator(locator)]; node != NULL;
+		 node = node->next_by_locator)
+		if (same_locator(&node->locator, locator))
+			break;
+	LWLockRelease(registry_lock());
+	return node;
+}
+
+StoreHeader *
+store_find(const RelFileLocator *locator)
+{
+	StoreNode  *node = registry_find_locator(locator);
+
+	return node == NULL ? NULL : node->header;
+}
+
+/* Called for every write-set entry, so look at this backend's cache first. */
+StoreHeader *
+store_find_by_id(StoreId id)
+{
+	StoreDesc  *desc = desc_find(id);
+	StoreNode  *node;
+
+	if (desc != NULL)
+		return desc->header;
+	node = registry_find_id(id);
+	return node == NULL ? NULL : node->header;
+}
+
+/* Volatile shared data, made at first use. */
+StoreShared *
+registry_attach(StoreNode *node)
+{
+	StoreShared *shared;
+
+	if (node->shared != NULL)
+		return node->shared;
+	LWLockAcquire(structure_lock(node->id), LW_EXCLUSIVE);
+	if (node->shared == NULL)
+	{
+		shared = arena_alloc(sizeof(StoreShared), ARENA_ZERO);
+		shared->id = node->id;
+		shared->header = node->header;
+		pg_atomic_init_u64(&shared->append, 0);
+		pg_atomic_init_u32(&shared->current_shape,
+						   node->header->shapes.count == 0 ? PG_UINT32_MAX :
+						   (uint32) node->header->shapes.count - 1);
+		pg_atomic_init_u32(&shared->nfree, 0);
+		pg_atomic_init_u64(&shared->live, 0);
+		pg_atomic_init_u64(&shared->dead, 0);
+		pg_atomic_init_u64(&shared->bytes_dram, sizeof(StoreShared) + sizeof(StoreNode));
+		stats_init(shared);
+		pg_write_barrier();
+		node->shared = shared;
+	}
+	LWLockRelease(structure_lock(node->id));
+	return node->shared;
+}
+
+/* A free entry of the store directory, below its count.  Registry lock held. */
+static uint64
+directory_slot(void)
+{
+	PmVector   *v = &PoolSuper->stores;
+	uint64		i;
+
+	if (Registry->free_slots > 0)
+	{
+		for (i = Registry->free_from; i < v->count; i++)
+		{
+			PMPtr	   *slot = pm_vector_get(v, i);
+
+			if (slot != NULL && *slot == PM_NULL)
+			{
+				Registry->free_from = i;
+				return i;
+			}
+		}
+		Registry->free_slots = 0;
+	}
+	i = v->count;
+	pm_vector_reserve(v, i, PM_OWNER_POOL, 0);
+	pm_vector_publish(v, i + 1);
+	Registry->free_slots++;
+	Registry->free_from = i;
+	return i;
+}
+
+/*
+ * Make a store, durably.  The header belongs to the pool, not to the store's
+ * id: pm_free_owner(id) must leave it, for a crash in the middle of a drop.
+ */
+void
+registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts)
+{
+	PmReservation r;
+	StoreHeader *header;
+	uint64		i;
+
+	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
+	i = directory_slot();
+	pm_reserve(&r, PM_OWNER_POOL, sizeof(StoreHeader), pm_vector_get(&PoolSuper->stores, i), 1,
+			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO);
+	header = r.addr;
+	header->magic = SOFORT_STORE_MAGIC;
+	header->state = STORE_LIVE;
+	header->id = id;
+	header->spc_oid = locator_spc(locator);
+	header->db_oid = locator_db(locator);
+	header->rel_number = locator_number(locator);
+	header->rel_oid = rel_oid;
+	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
+	pm_vector_init(&header->columns, sizeof(ColumnHeader), Min(Max(natts, 2), 64));
+	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
+	pm_flush(header, sizeof(StoreHeader));
+	pm_publish(&r);
+	SOFORT_STOP("store-created");
+	insert_node(header, i, true);
+	Registry->free_slots--;
+	pg_atomic_fetch_add_u64(&Registry->version, 1);
+	LWLockRelease(registry_lock());
+}
+
+/* Volatile secondary data of a store that goes away or becomes empty. */
+void
+registry_free_shared_data(StoreShared *shared)
+{
+	while (shared->dictionaries != NULL)
+	{
+		DictIndex  *next = shared->dictionaries->next;
+
+		dictionary_free_index(shared->dictionaries);
+		shared->dictionaries = next;
+	}
+	space_free_all(shared);
+	if (shared->collected != NULL)
+		arena_free(shared->collected);
+	shared->collected = NULL;
+	shared->append_ready = false;
+	shared->holes = false;
+	pg_atomic_write_u64(&shared->append, 0);
+	pg_atomic_write_u32(&shared->current_shape, PG_UINT32_MAX);
+	pg_atomic_write_u64(&shared->live, 0);
+	pg_atomic_write_u64(&shared->dead, 0);
+}
+
+/*
+ * Drop a store now: durable, idempotent.  No ERROR, no palloc.  Nobody else
+ * works on it: its relation is locked exclusively, or it belongs to a dead
+ * transaction or database.
+ */
+void
+registry_drop(StoreId id)
+{
+	StoreNode  *node;
+	PMPtr	   *slot;
+
+	if (Registry == NULL)
+		return;
+	desc_forget(id);
+	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
+	for (node = Registry->by_id[bucket_of_id(id)]; node != NULL; node = node->next_by_id)
+		if (node->id == id)
+			break;
+	if (node == NULL)
+	{
+		LWLockRelease(registry_lock());
+		return;
+	}
+	remove_node(node);
+	pg_atomic_fetch_add_u64(&Registry->version, 1);
+	LWLockRelease(registry_lock());
+
+	slot = pm_vector_get(&PoolSuper->stores, node->slot);
+	node->header->state = STORE_DROPPING;
+	pm_persist(&node->header->state, sizeof(uint32));
+	SOFORT_STOP("store-drop-begun");
+	finish_drop(node->header, slot);
+
+	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
+	Registry->free_slots++;
+	Registry->free_from = Min(Registry->free_from, node->slot);
+	LWLockRelease(registry_lock());
+	if (node->shared != NULL)
+	{
+		stats_forget(node->shared);
+		registry_free_shared_data(node->shared);
+		arena_free(node->shared);
+	}
+	arena_free(node);
+}
+
+/* ---- truncation in place ---- */
+
+void
+store_truncate_now(Relation rel)
+{
+	StoreDesc  *store = store_open(rel);
+	StoreHeader *header = store->header;
+
+	/* nothing of it may be named by a later life as live */
+	txn_begin_write();
+	pm_store8_persist(&header->flags, header->flags | STORE_EMPTYING);
+	SOFORT_STOP("store-truncate-begun");
+	space_forget(store->local);
+	registry_free_shared_data(store->shared);
+	finish_truncation(header);
+	desc_mark_stale(store->id);
+}
+
+/* ---- lists ---- */
+
+/* Ids of the stores that fn accepts (all if NULL), palloc'd. */
+StoreId *
+registry_list(StoreFilter fn, void *arg, int *n)
+{
+	StoreId    *ids;
+	uint64		size;
+	uint32		b;
+
+	*n = 0;
+	if (Registry == NULL)
+		return NULL;
+	/* no palloc under the lock: it may be taken at abort */
+	for (;;)
+	{
+		size = Registry->nstores + 16;
+		ids = palloc(size * sizeof(StoreId));
+		LWLockAcquire(registry_lock(), LW_SHARED);
+		if (Registry->nstores <= size)
+			break;
+		LWLockRelease(registry_lock());
+		pfree(ids);
+	}
+	for (b = 0; b < REGISTRY_BUCKETS; b++)
+	{
+		StoreNode  *node;
+
+		for (node = Registry->by_id[b]; node != NULL; node = node->next_by_id)
+			if (fn == NULL || fn(arg, node))
+				ids[(*n)++] = node->id;
+	}
+	LWLockRelease(registry_lock());
+	return ids;
+}
+
+static bool
+in_database(void *arg, const StoreNode *node)
+{
+	Oid			db = *(Oid *) arg;
+
+	return !OidIsValid(db) || locator_db(&node->locator) == db;
+}
+
+bool
+store_database_in_use(Oid db_oid, uint64 *nstores)
+{
+	int			n;
+	StoreId    *ids = registry_list(in_database, &db_oid, &n);
+
+	if (ids != NULL)
+		pfree(ids);
+	if (nstores != NULL)
+		*nstores = n;
+	return n > 0;
+}
+
+void
+store_drop_database(Oid db_oid)
+{
+	int			n;
+	int			i;
+	StoreId    *ids;
+
+	Assert(OidIsValid(db_oid));
+	ids = registry_list(in_database, &db_oid, &n);
+	for (i = 0; i < n; i++)
+		registry_drop(ids[i]);
+	if (ids != NULL)
+		pfree(ids);
+}
+
+void
+store_visit(StoreVisitor fn, void *arg)
+{
+	int			n;
+	int			i;
+	StoreId    *ids = registry_list(NULL, NULL, &n);
+
+	for (i = 0; i < n; i++)
+	{
+		StoreHeader *header = store_find_by_id(ids[i]);
+
+		if (header != NULL)
+			fn(arg, header);
+	}
+	if (ids != NULL)
+		pfree(ids);
+}
+
+/*
+ * txn_horizon(NULL) as of some time ago: too old is safe.  Refreshed when this
+ * backend asks for it, and by every 256th use.
+ */
+uint64
+store_cached_horizon(bool refresh)
+{
+	static uint32 uses = 0;
+	uint64		known = pg_atomic_read_u64(&Registry->horizon);
+
+	if (refresh || known == 0 || ++uses >= HORIZON_PERIOD)
+	{
+		uint64		now = txn_horizon(NULL);
+
+		uses = 0;
+		while (now > known &&
+			   !pg_atomic_compare_exchange_u64(&Registry->horizon, &known, now))
+			;
+		known = Max(now, known);
+	}
+	return known;
+}
+
+/* Small stores share granules with others. */
+int
+store_slab_flags(const StoreHeader *header)
+{
+	return header->nblocks < STORE_SINGLE_BLOCKS ? PM_RESERVE_SHARED_SLAB : 0;
+}

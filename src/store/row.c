@@ -1,0 +1,431 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.c
+ *	  Writing row versions.
+ *
+ * A row is filled while its begin word is EMPTY (in this process's view) and
+ * it belongs to a reservation; then the begin word is stored, and all its
+ * lines are flushed.  No order is needed between the lines: the write set names
+ * the row before, and the transaction cannot commit before the drain.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupmacs.h"
+#include "sofort/store/store_internal.h"
+
+#define FITS			(-1)
+#define MAX_MISFITS		8
+
+/* ---- preparing a row id ---- */
+
+/*
+ * Free the values by reference of a row that is EMPTY: after a quarantine, or
+ * where a crash or an ERROR left a half-filled one.
+ */
+void
+row_free_references(const ShapePlan *plan, const RowRef *ref)
+{
+	int			i;
+
+	for (i = 0; i < plan->nrefs; i++)
+	{
+		PMPtr	   *field = (PMPtr *) ((char *) ref->block + plan->ref_offset[i] +
+									   (Size) ref->index * plan->ref_stride[i]);
+
+		if (*field != PM_NULL)
+			pm_free(field, 1);
+	}
+}
+
+static void
+clear_word(uint64 *word)
+{
+	if (word != NULL && *word != 0)
+		pm_store8(word, 0);
+}
+
+/*
+ * A reserved row may have been used before.  Its begin word was made EMPTY
+ * without a flush, so the medium may still hold a dead version: the end word
+ * must not become EMPTY there before the begin word is.  Within one line stores
+ * keep their order.
+ */
+static void
+prepare_row(const ShapePlan *plan, const RowRef *ref)
+{
+	Assert(word_read(&ref->words->begin) == WORD_EMPTY);
+	if (ref->words->end != WORD_EMPTY)
+	{
+		if (words_straddle(ref->words))
+			pm_persist(&ref->words->begin, sizeof(uint64));
+		__atomic_store_n(&ref->words->end, WORD_EMPTY, __ATOMIC_RELEASE);
+	}
+	row_free_references(plan, ref);
+	clear_word(link_slot(ref->block, ref->index));
+	clear_word(successor_slot(ref->block, ref->index));
+}
+
+/* Flush n rows of a block from "index" on. */
+void
+row_flush(const ShapePlan *plan, const BlockHeader *block, uint32 index, uint32 n)
+{
+	int			i;
+
+	for (i = 0; i < plan->nminipages; i++)
+		pm_flush((const char *) block + plan->mini_offset[i] + (Size) index * plan->mini_stride[i],
+				 (Size) n * plan->mini_stride[i]);
+	pm_flush((const char *) block + plan->record_offset + (Size) index * plan->record_stride,
+			 (Size) n * plan->record_stride);
+}
+
+/* ---- encoding ---- */
+
+static inline void
+put_code(char *p, int width, uint32 code)
+{
+	if (width == 1)
+		*(uint8 *) p = (uint8) code;
+	else if (width == 2)
+		*(uint16 *) p = (uint16) code;
+	else
+		*(uint32 *) p = code;
+}
+
+static bool
+encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p)
+{
+	const ShapeAttr *a = &plan->reader->attr[i];
+	uint64		limit = a->width == 4 ? DICT_FULL : UINT64CONST(1) << (8 * a->width);
+	char		buffer[sizeof(Datum)];
+	const char *bytes;
+	Size		len;
+	uint32		code;
+
+	if (unlikely(plan->index[i] == NULL))
+		plan->index[i] = dictionary_attach(store->shared,
+										   unconstify(DictionaryHeader *, a->dictionary));
+	if (a->byval)
+	{
+		store_att_byval(buffer, value, a->attlen);
+		bytes = buffer;
+		len = a->attlen;
+	}
+	else
+		bytes = value_bytes(column_get(store->header, store->local->column[i]), value, &len, buffer);
+	code = dictionary_code(store->shared, plan->index[i], bytes, len, limit);
+	if (code == DICT_FULL)
+		return false;
+	put_code(p, a->width, code);
+	return true;
+}
+
+static bool
+encode_inline(StoreDesc *store, const ShapeAttr *a, int i, Datum value, char *p)
+{
+	Size		len;
+	const char *bytes = value_bytes(column_get(store->header, store->local->column[i]), value,
+									&len, NULL);
+
+	if (len + VARHDRSZ_SHORT > a->width)
+		return false;
+	SET_VARSIZE_SHORT(p, len + VARHDRSZ_SHORT);
+	memcpy(p + VARHDRSZ_SHORT, bytes, len);
+	return true;
+}
+
+/*
+ * Write the values of an EMPTY row.  FITS, or the attribute whose value the
+ * shape cannot hold.  Values by reference are only noted (*nrefs).
+ */
+static int
+encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum *values,
+			  const bool *isnull, int *nrefs)
+{
+	struct StoreLocal *local = store->local;
+	char	   *block = (char *) ref->block;
+	char	   *record = (char *) ref->words;
+	int			i;
+
+	*nrefs = 0;
+	memset(record + plan->null_offset, 0xff, plan->null_bytes);
+	for (i = 0; i < plan->natts; i++)
+	{
+		const AttrPlan *a = &plan->plan[i];
+		const ShapeAttr *attr = &plan->reader->attr[i];
+		char	   *p;
+
+		if (attr->encoding == ENCODING_ABSENT)
+		{
+			/* it would read as the missing value, which must be NULL too */
+			if (!attr->dropped && (!isnull[i] || !plan->missing_null[i]))
+				return i;
+			continue;
+		}
+		if (isnull[i])
+			continue;
+		record[a->null_byte] &= ~a->null_mask;
+		p = block + a->offset + (Size) ref->index * a->stride;
+		switch (attr->encoding)
+		{
+			case ENCODING_PLAIN:
+				if (attr->byval)
+					store_att_byval(p, values[i], attr->attlen);
+				else
+					memcpy(p, DatumGetPointer(values[i]), attr->attlen);
+				break;
+			case ENCODING_DICTIONARY:
+				if (!encode_dictionary(store, plan, i, values[i], p))
+					return i;
+				break;
+			case ENCODING_INLINE:
+				if (!encode_inline(store, attr, i, values[i], p))
+					return i;
+				break;
+			default:
+				local->ref_atts[*nrefs] = i;
+				local->ref_fields[*nrefs] = (uint64) (uintptr_t) p;
+				local->ref_values[(*nrefs)++] = values[i];
+		}
+	}
+	return FITS;
+}
+
+/* Fill one reserved row; FITS or the attribute that does not fit. */
+static int
+fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull, RowRef *ref)
+{
+	struct StoreLocal *local = store->local;
+	ShapePlan  *plan;
+	int			nrefs;
+	int			misfit;
+
+	if (!store_locate(store, row, ref))
+		elog(ERROR, "sofort store " UINT64_FORMAT ": reserved row " UINT64_FORMAT " has no storage",
+			 store->id, row);
+	plan = plan_get(store, ref->block->shape);
+	prepare_row(plan, ref);
+	epoch_enter();
+	misfit = encode_fields(store, plan, ref, values, isnull, &nrefs);
+	epoch_exit();
+	if (misfit == FITS && nrefs > 0)
+		value_store_references(store, nrefs, local->ref_fields, local->ref_values,
+							   local->ref_atts);
+	value_reset();
+	return misfit;
+}
+
+/* A shape that can hold this value of attribute i. */
+static void
+widen_for(Relation rel, StoreDesc *store, uint32 shape, int i, Datum value, bool isnull)
+{
+	Size		len = 0;
+	char		buffer[sizeof(Datum)];
+
+	column_ensure(rel, store);
+	if (!isnull)
+		(void) value_bytes(column_get(store->header, store->local->column[i]), value, &len,
+						   buffer);
+	shape_widen(store, shape, i, value, len);
+	value_reset();
+}
+
+/*
+ * A value did not fit the block of the main reservation: put this row into a
+ * block of the newest shape, made wider if need be.  The main reservation is
+ * kept for the rows to come, unless they do not fit again and again.
+ */
+static Reservation *
+fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
+			   RowRef *ref, int misfit)
+{
+	struct StoreLocal *local = store->local;
+
+	if (++local->main.misfits > MAX_MISFITS)
+	{
+		/* lost until the next life's VACUUM, or until its block is released */
+		local->main.count = 0;
+	}
+	for (;;)
+	{
+		uint32		newest = pg_atomic_read_u32(&store->shared->current_shape);
+
+		if (ref->block->shape == newest)
+			widen_for(rel, store, newest, misfit, values[misfit], isnull[misfit]);
+		space_reserve_other(rel, store);
+		misfit = fill_row(store, local->other.row, values, isnull, ref);
+		if (misfit == FITS)
+			return &local->other;
+	}
+}
+
+/* Find a place for a row and fill it; begin is still EMPTY. */
+static Reservation *
+place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull, RowRef *ref)
+{
+	struct StoreLocal *local = store->local;
+	int			misfit;
+
+	space_reserve(rel, store, 1);
+	misfit = fill_row(store, local->main.row, values, isnull, ref);
+	if (likely(misfit == FITS))
+	{
+		local->main.misfits = 0;
+		return &local->main;
+	}
+	return fill_other_row(rel, store, values, isnull, ref, misfit);
+}
+
+/* The row becomes a version: log, words, flush.  Not drained. */
+static void
+finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, uint64 end)
+{
+	if (WORD_TAG(begin) == WORD_TAG_PROGRESS)
+		txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
+	if (WORD_TAG(end) == WORD_TAG_PROGRESS)
+		txn_log(store->id, TXN_ENTRY_END, r->row, 1);
+	r->row++;
+	r->count--;
+	if (end != WORD_EMPTY)
+		ref->words->end = end;
+	__atomic_store_n(&ref->words->begin, begin, __ATOMIC_RELEASE);
+	row_flush(plan_get(store, ref->block->shape), ref->block, ref->index, 1);
+}
+
+/* ---- the interface ---- */
+
+uint64
+store_next_row(Relation rel, StoreDesc *store)
+{
+	space_reserve(rel, store, 1);
+	return store->local->main.row;
+}
+
+void
+store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
+			 uint64 begin, RowRef *ref)
+{
+	Reservation *r = place_row(rel, store, values, isnull, ref);
+
+	finish_row(store, r, ref, begin, WORD_EMPTY);
+	pm_drain();
+	SOFORT_STOP("store-row-written");
+}
+
+/* Not drained: nobody can see the new store before its transaction commits. */
+void
+store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
+				 uint64 begin, uint64 end, RowRef *ref)
+{
+	Reservation *r;
+
+	if (store->local->main.count == 0)
+		space_reserve(rel, store, SOFORT_BLOCK_ROWS);
+	r = place_row(rel, store, values, isnull, ref);
+	finish_row(store, r, ref, begin & ~BEGIN_HEAP_ONLY, end);
+}
+
+/*
+ * Fill rows of the main reservation, as many as fit without interruption.
+ * Returns how many; they are flushed, not drained.
+ */
+static int
+insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n, uint64 begin,
+			 uint64 *rows)
+{
+	Reservation *r = &store->local->main;
+	RowRef		ref;
+	RowRef		start = {.row = 0};
+	int			i;
+
+	n = Min(n, (int) r->count);
+	txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
+	for (i = 0; i < n; i++)
+	{
+		if (fill_row(store, r->row, values[i], isnull[i], &ref) != FITS)
+			break;
+		if (i == 0)
+			start = ref;
+		__atomic_store_n(&ref.words->begin, begin, __ATOMIC_RELEASE);
+		rows[i] = r->row++;
+		r->count--;
+	}
+	if (i > 0)
+		row_flush(plan_get(store, start.block->shape), start.block, start.index, i);
+	return i;
+}
+
+void
+store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *const *isnull,
+				  int n, uint64 begin, uint64 *rows)
+{
+	int			done = 0;
+
+	while (done < n)
+	{
+		int			k;
+
+		space_reserve(rel, store, n - done);
+		k = insert_range(store, values + done, isnull + done, n - done, begin, rows + done);
+		done += k;
+		if (done < n && store->local->main.count > 0)
+		{
+			/* the next one does not fit */
+			RowRef		ref;
+			Reservation *r = place_row(rel, store, values[done], isnull[done], &ref);
+
+			finish_row(store, r, &ref, begin, WORD_EMPTY);
+			rows[done++] = ref.row;
+		}
+	}
+	pm_drain();
+	SOFORT_STOP("store-rows-written");
+}
+
+/* The new version joins the chain of its root (store/README.md, "Chains"). */
+static void
+finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *ref, uint64 begin)
+{
+	RowRef		root;
+	uint64	   *own;
+	uint64	   *top;
+
+	if (!store_locate(store, store_chain_root(store, old), &root))
+		elog(ERROR, "sofort store " UINT64_FORMAT ": row " UINT64_FORMAT " has no root",
+			 store->id, old->row);
+	own = block_ensure_links(store, ref->block, false) + ref->index;
+	top = block_ensure_links(store, root.block, false) + root.index;
+	pm_store8(own, old->row == root.row ? LINK_MAKE_ROOT(old->row) : LINK_MAKE(old->row));
+	finish_row(store, r, ref, begin | BEGIN_HEAP_ONLY, WORD_EMPTY);
+	pm_drain();
+	SOFORT_STOP("store-row-written");
+
+	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);
+	__atomic_store_n(top, LINK_MAKE(ref->row), __ATOMIC_RELEASE);
+	pm_persist(top, sizeof(uint64));
+	SOFORT_STOP("store-link-published");
+	chain_prune_inline(store, &root, old);
+	LWLockRelease(chain_lock(store->id, root.row));
+}
+
+void
+store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const Datum *values,
+					   const bool *isnull, uint64 begin, bool heap_only, RowRef *ref)
+{
+	Reservation *r = place_row(rel, store, values, isnull, ref);
+	uint64	   *slot;
+
+	if (heap_only)
+	{
+		finish_heap_only(store, r, old, ref, begin);
+		return;
+	}
+	slot = block_ensure_links(store, old->block, true) + old->index;
+	finish_row(store, r, ref, begin, WORD_EMPTY);
+	pm_drain();
+	SOFORT_STOP("store-row-written");
+	__atomic_store_n(slot, LINK_MAKE(ref->row), __ATOMIC_RELEASE);
+	pm_persist(slot, sizeof(uint64));
+	SOFORT_STOP("store-successor-published");
+}

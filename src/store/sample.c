@@ -1,0 +1,205 @@
+/*-------------------------------------------------------------------------
+ *
+ * sample.c
+ *	  Deciding the encodings from the first 1,016 rows.
+ *
+ * A dictionary if its code is narrower than the value and fewer than half of
+ * the sampled values are distinct (and it looks as if that will stay so);
+ * otherwise the value itself: plain, in place
+ * if it is short, else by reference.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/sysattr.h"
+#include "common/hashfn.h"
+#include "sofort/store/store_internal.h"
+
+#define SAMPLE_MAX		1100
+#define SAMPLE_VALUE	1024	/* longer values get no dictionary */
+
+typedef struct ColumnSample
+{
+	int			n;				/* not NULL */
+	uint64		total;			/* bytes */
+	Size		longest;
+	uint64		hash[SAMPLE_MAX];
+} ColumnSample;
+
+/*
+ * Rows that nobody can free while this transaction runs: written, and not
+ * ended when looked at.
+ */
+static int
+sample_rows(StoreDesc *store, RowRef *rows)
+{
+	uint64		b;
+	int			n = 0;
+
+	for (b = 0; b < store->header->nblocks; b++)
+	{
+		uint32		i;
+
+		for (i = 0; i < block_capacity(b) && n < SAMPLE_MAX; i++)
+		{
+			uint64		begin;
+
+			if (!header_locate(store->header, b * SOFORT_BLOCK_ROWS + i, &rows[n]))
+				break;
+			begin = word_read(&rows[n].words->begin);
+			if ((WORD_TAG(begin) == WORD_TAG_STAMP || WORD_TAG(begin) == WORD_TAG_PROGRESS) &&
+				WORD_TAG(word_read(&rows[n].words->end)) == WORD_TAG_EMPTY)
+				n++;
+		}
+	}
+	return n;
+}
+
+static int
+compare_hash(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Among the first n; sorts them. */
+static int
+count_distinct(ColumnSample *s, int n)
+{
+	int			distinct = n > 0 ? 1 : 0;
+	int			i;
+
+	qsort(s->hash, n, sizeof(uint64), compare_hash);
+	for (i = 1; i < n; i++)
+		if (s->hash[i] != s->hash[i - 1])
+			distinct++;
+	return distinct;
+}
+
+/*
+ * Do values come again?  Fewer than half are distinct, and the second half of
+ * the sample brings clearly fewer new ones than the first: the foreign key of
+ * a table loaded in order repeats at once, but never again.
+ */
+static bool
+values_repeat(int n, int half, int all)
+{
+	return n > 0 && all * 2 < n && (all <= 16 || (all - half) * 5 < half * 3);
+}
+
+static void
+sample_column(StoreDesc *store, const ColumnHeader *c, int attno, const RowRef *rows, int nrows,
+			  Datum *values, bool *isnull, ColumnSample *s)
+{
+	Bitmapset  *attrs = bms_make_singleton(attno + 1 - FirstLowInvalidHeapAttributeNumber);
+	char		buffer[sizeof(Datum)];
+	int			i;
+
+	memset(s, 0, offsetof(ColumnSample, hash));
+	for (i = 0; i < nrows; i++)
+	{
+		const char *bytes;
+		Size		len;
+
+		store_decode_some(store, &rows[i], attrs, values, isnull);
+		if (isnull[attno])
+			continue;
+		if (c->attlen == -1 && toast_raw_datum_size(values[attno]) > SAMPLE_VALUE)
+		{
+			len = toast_raw_datum_size(values[attno]) - VARHDRSZ;
+			s->hash[s->n] = i;	/* counts as distinct: no dictionary anyway */
+		}
+		else
+		{
+			bytes = value_bytes(c, values[attno], &len, buffer);
+			s->hash[s->n] = hash_bytes_extended((const unsigned char *) bytes, (int) len, 0);
+		}
+		s->n++;
+		s->total += len;
+		s->longest = Max(s->longest, len);
+	}
+	bms_free(attrs);
+}
+
+static ColumnChoice
+choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, bool indexed)
+{
+	const ColumnHeader *c = column_get(store->header, column);
+	ColumnChoice choice = choice_initial(c, typmod);
+	int			half = count_distinct(s, s->n / 2);
+	int			distinct = count_distinct(s, s->n);
+	int			code = distinct <= 256 ? 1 : 2;
+	Size		average = s->n > 0 ? s->total / s->n : 0;
+
+	/* sampled or declared: a short varlena goes in place */
+	if (value_packable(c) && s->n > 0)
+	{
+		Size		width = Max(TYPEALIGN(4, s->longest + 1), 4);
+
+		if (choice.encoding == ENCODING_INLINE)
+			choice.width = Min(choice.width, width);
+		else if (width <= STORE_INLINE_MAX)
+		{
+			choice.encoding = ENCODING_INLINE;
+			choice.width = width;
+		}
+		if (s->longest + 1 > choice.width)
+		{
+			choice.encoding = ENCODING_REFERENCE;
+			choice.width = sizeof(PMPtr);
+		}
+	}
+	if (values_repeat(s->n, half, distinct) && s->longest <= SAMPLE_VALUE &&
+		(c->attlen != -1 || value_packable(c)) &&
+		(Size) code < (c->attlen > 0 ? (Size) c->attlen : average + 1))
+	{
+		choice.encoding = ENCODING_DICTIONARY;
+		choice.width = code;
+	}
+	choice.column = column;
+	choice.minipage = indexed && choice.encoding != ENCODING_REFERENCE;
+	return choice;
+}
+
+/*
+ * Decide.  Structure lock held; indexed: attributes of the relation's indexes
+ * (attnum - FirstLowInvalidHeapAttributeNumber), which get minipages.
+ */
+void
+shape_decide(StoreDesc *store, Bitmapset *indexed)
+{
+	struct StoreLocal *local = store->local;
+	int			natts = local->natts;
+	MemoryContext old = MemoryContextSwitchTo(value_context());
+	RowRef	   *rows = palloc(SAMPLE_MAX * sizeof(RowRef));
+	ColumnChoice *choices = palloc0(Max(natts, 1) * sizeof(ColumnChoice));
+	ColumnSample *sample = palloc(sizeof(ColumnSample));
+	Datum	   *values = palloc(Max(natts, 1) * sizeof(Datum));
+	bool	   *isnull = palloc(Max(natts, 1) * sizeof(bool));
+	int			nrows = sample_rows(store, rows);
+	int			n = 0;
+	int			i;
+
+	for (i = 0; i < natts; i++)
+	{
+		int			column = local->column[i];
+		ColumnHeader *c;
+
+		if (column < 0)
+			continue;
+		c = column_get(store->header, column);
+		sample_column(store, c, i, rows, nrows, values, isnull, sample);
+		choices[n] = choose(store, column, TupleDescAttr(local->tupdesc, i)->atttypmod, sample,
+							bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
+		if (choices[n].encoding == ENCODING_DICTIONARY)
+			choices[n].dictionary = pm_ptr(dictionary_create(store->header, column));
+		n++;
+	}
+	(void) shape_publish(store, choices, n, true);
+	MemoryContextSwitchTo(old);
+	value_reset();
+}

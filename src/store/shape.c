@@ -1,0 +1,302 @@
+/*-------------------------------------------------------------------------
+ *
+ * shape.c
+ *	  Shapes: how the columns lie in a block.  Immutable once published; a
+ *	  value that does not fit makes a wider shape, used from the next block on.
+ *
+ * Everything here runs under the structure lock of the store.  A shape is a
+ * nested top action: it stays when its creator aborts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "sofort/store/store_internal.h"
+
+ShapeHeader *
+shape_get(const StoreHeader *header, uint32 shape)
+{
+	PMPtr	   *p;
+
+	if (shape >= *(const volatile uint64 *) &header->shapes.count)
+		return NULL;
+	p = pm_vector_get(&header->shapes, shape);
+	return p == NULL || *p == PM_NULL ? NULL : pm_deref(*p);
+}
+
+const char *
+encoding_name(int encoding)
+{
+	switch (encoding)
+	{
+		case ENCODING_PLAIN:
+			return "plain";
+		case ENCODING_DICTIONARY:
+			return "dictionary";
+		case ENCODING_INLINE:
+			return "inline";
+		case ENCODING_REFERENCE:
+			return "reference";
+		default:
+			return "absent";
+	}
+}
+
+/* ---- layout ---- */
+
+static void
+place_minipages(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choices)
+{
+	uint32		pos = sizeof(BlockHeader);
+	uint32		align;
+	int			i;
+
+	for (align = 8; align >= 1; align /= 2)
+	{
+		for (i = 0; i < s->ncolumns; i++)
+		{
+			ShapeColumn *c = &s->columns[i];
+
+			if (!choices[i].minipage ||
+				shape_align(c->encoding, c->width, column_get(header, c->column)) != align)
+				continue;
+			c->offset = pos;
+			c->stride = TYPEALIGN(align, c->width);
+			pos += c->stride * SOFORT_BLOCK_ROWS;
+		}
+	}
+	s->record_offset = TYPEALIGN(PM_LINE, pos);
+}
+
+static void
+place_record(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choices)
+{
+	uint32		pos = sizeof(RowWords);
+	uint32		align;
+	int			i;
+
+	for (align = 8; align >= 1; align /= 2)
+	{
+		for (i = 0; i < s->ncolumns; i++)
+		{
+			ShapeColumn *c = &s->columns[i];
+
+			if (choices[i].minipage ||
+				shape_align(c->encoding, c->width, column_get(header, c->column)) != align)
+				continue;
+			pos = TYPEALIGN(align, pos);
+			c->offset = s->record_offset + pos;
+			pos += c->width;
+		}
+	}
+	s->null_offset = pos;
+	s->record_stride = TYPEALIGN(8, pos + (s->ncolumns + 7) / 8);
+	for (i = 0; i < s->ncolumns; i++)
+		if (!choices[i].minipage)
+			s->columns[i].stride = s->record_stride;
+}
+
+/*
+ * Publish a shape and return its number.  final: for full blocks, with
+ * minipages; else for blocks of any capacity.
+ */
+uint32
+shape_publish(StoreDesc *store, const ColumnChoice *choices, int n, bool final)
+{
+	StoreHeader *header = store->header;
+	PmReservation r;
+	ShapeHeader *s;
+	uint64		id = header->shapes.count;
+	Size		size = offsetof(ShapeHeader, columns) + n * sizeof(ShapeColumn);
+	int			flags = store_slab_flags(header) | PM_RESERVE_ZERO;
+	int			i;
+
+	pm_vector_reserve(&header->shapes, id, store->id, store_slab_flags(header));
+	/* left over from a crash between publishing and counting */
+	if (*(PMPtr *) pm_vector_get(&header->shapes, id) != PM_NULL)
+		pm_free(pm_vector_get(&header->shapes, id), 1);
+	pm_reserve(&r, store->id, size, pm_vector_get(&header->shapes, id), 1, flags);
+	s = r.addr;
+	s->id = (uint32) id;
+	s->ncolumns = n;
+	s->capacity = final ? SOFORT_BLOCK_ROWS : 0;
+	for (i = 0; i < n; i++)
+	{
+		s->columns[i].column = choices[i].column;
+		s->columns[i].encoding = choices[i].encoding;
+		s->columns[i].width = choices[i].width;
+		s->columns[i].null_bit = i;
+		s->columns[i].dictionary = choices[i].dictionary;
+	}
+	place_minipages(s, header, choices);
+	place_record(s, header, choices);
+	s->block_size = TYPEALIGN(PM_LINE, s->record_offset + SOFORT_BLOCK_ROWS * s->record_stride);
+	pm_flush(s, size);
+	pm_publish(&r);
+	pm_vector_publish(&header->shapes, id + 1);
+	pg_atomic_write_u32(&store->shared->current_shape, (uint32) id);
+	SOFORT_STOP("store-shape-published");
+	return (uint32) id;
+}
+
+/* ---- first choices ---- */
+
+/* Longest value that the declared type allows, in bytes; 0: no bound. */
+static int
+declared_bound(Oid type, int32 typmod)
+{
+	if (typmod < (int32) VARHDRSZ)
+		return 0;
+	switch (type)
+	{
+		case VARCHAROID:
+		case BPCHAROID:
+			return typmod - VARHDRSZ;
+		case NUMERICOID:
+			/* short header, 4 digits to 2 bytes, two partial groups */
+			return 2 + 2 * ((((typmod - VARHDRSZ) >> 16) & 0xffff) / 4 + 2);
+		case BITOID:
+		case VARBITOID:
+			return 4 + (typmod + 7) / 8;
+		default:
+			return 0;
+	}
+}
+
+/* Before anything is known about the values. */
+ColumnChoice
+choice_initial(const ColumnHeader *c, int32 typmod)
+{
+	ColumnChoice choice = {.encoding = ENCODING_REFERENCE, .width = sizeof(PMPtr)};
+
+	if (c->attlen > 0 && (c->attbyval || c->attlen <= 128))
+	{
+		choice.encoding = ENCODING_PLAIN;
+		choice.width = c->attlen;
+	}
+	else if (value_packable(c))
+	{
+		int			bound = declared_bound(c->type_oid, typmod);
+
+		if (bound > 0 && bound < STORE_INLINE_MAX)
+		{
+			choice.encoding = ENCODING_INLINE;
+			choice.width = Min(TYPEALIGN(4, bound + 1), STORE_INLINE_MAX);
+		}
+	}
+	return choice;
+}
+
+/* The attributes of the map; for new columns the first choice. */
+static ColumnChoice *
+choices_of_map(StoreDesc *store, const ShapeHeader *like, int *n)
+{
+	struct StoreLocal *local = store->local;
+	ColumnChoice *choices = palloc0(Max(local->natts, 1) * sizeof(ColumnChoice));
+	int			i;
+	int			k;
+
+	*n = 0;
+	for (i = 0; i < local->natts; i++)
+	{
+		int			column = local->column[i];
+		ColumnChoice *choice = &choices[*n];
+
+		if (column < 0)
+			continue;
+		*choice = choice_initial(column_get(store->header, column),
+								 TupleDescAttr(local->tupdesc, i)->atttypmod);
+		for (k = 0; like != NULL && k < like->ncolumns; k++)
+		{
+			const ShapeColumn *c = &like->columns[k];
+
+			if (c->column != column)
+				continue;
+			choice->encoding = c->encoding;
+			choice->width = c->width;
+			choice->dictionary = c->dictionary;
+			choice->minipage = c->offset < like->record_offset;
+			break;
+		}
+		choice->column = column;
+		(*n)++;
+	}
+	return choices;
+}
+
+void
+shape_make_initial(StoreDesc *store)
+{
+	int			n;
+	ColumnChoice *choices = choices_of_map(store, NULL, &n);
+
+	(void) shape_publish(store, choices, n, false);
+	pfree(choices);
+}
+
+/* ---- widening ---- */
+
+/* The next wider encoding for a column, for a value of this many bytes. */
+static void
+widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
+{
+	const ColumnHeader *c = column_get(store->header, choice->column);
+	ColumnChoice plain = choice_initial(c, -1);
+
+	if (choice->encoding == ENCODING_DICTIONARY)
+	{
+		DictionaryHeader *d = pm_deref(choice->dictionary);
+		uint64		rows = store->header->nblocks * SOFORT_BLOCK_ROWS;
+		int			wider = choice->width * 2;
+
+		/* still narrower than the value, and still repeating? */
+		if (wider <= 4 && (c->attlen < 0 || wider < c->attlen) && d->values.count * 2 < rows)
+		{
+			choice->width = wider;
+			return;
+		}
+	}
+	if (value_packable(c) && choice->encoding != ENCODING_REFERENCE &&
+		size + 1 <= STORE_INLINE_MAX)
+	{
+		plain.encoding = ENCODING_INLINE;
+		plain.width = Max(TYPEALIGN(4, size + 1), 16);
+	}
+	choice->encoding = plain.encoding;
+	choice->width = plain.width;
+	choice->dictionary = PM_NULL;
+	if (choice->encoding == ENCODING_REFERENCE)
+		choice->minipage = false;
+}
+
+/*
+ * A value of attribute attno (0-based; size: bytes without header, if a
+ * varlena) did not fit shape "seen".  No lock held.  If somebody else made a
+ * new shape meanwhile, the caller tries that one.
+ */
+void
+shape_widen(StoreDesc *store, uint32 seen, int attno, Datum value, Size size)
+{
+	int			n;
+	int			k;
+	ShapeHeader *like;
+	ColumnChoice *choices;
+	bool		absent = true;
+
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	if (pg_atomic_read_u32(&store->shared->current_shape) == seen)
+	{
+		like = shape_get(store->header, seen);
+		for (k = 0; k < like->ncolumns; k++)
+			if (like->columns[k].column == store->local->column[attno])
+				absent = false;
+		choices = choices_of_map(store, like, &n);
+		for (k = 0; k < n; k++)
+			if (choices[k].column == store->local->column[attno] && !absent)
+				widen_choice(store, &choices[k], size);
+		(void) shape_publish(store, choices, n, like->capacity != 0);
+		pfree(choices);
+	}
+	LWLockRelease(structure_lock(store->id));
+}

@@ -1,0 +1,485 @@
+/*-------------------------------------------------------------------------
+ *
+ * space.c
+ *	  Which row ids may be filled: the append position, free ranges, the
+ *	  quarantine, and what this transaction has reserved.
+ *
+ * All of it is volatile; on the medium a free row is one whose begin word is
+ * EMPTY.  Each EMPTY row has at most one owner: the append range, one entry of
+ * the free list or of the quarantine, or one reservation.  EMPTY rows that are
+ * older than this server life have none until their block is collected, once.
+ * What is lost by a crash, or because the arena is full, is found again by
+ * VACUUM in the next life.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/store/store_internal.h"
+
+#define MISSES_TO_REFRESH	32
+
+static dlist_head active_list = DLIST_STATIC_INIT(active_list);
+
+/* ---- lists; space lock held ---- */
+
+static FreeChunk *
+new_chunk(StoreShared *shared, uint32 size, uint64 usable_after)
+{
+	Size		bytes = offsetof(FreeChunk, entry) + size * sizeof(uint64);
+	FreeChunk  *c = arena_alloc(bytes, ARENA_NO_OOM);
+
+	if (c == NULL)
+		return NULL;
+	c->next = NULL;
+	c->usable_after = usable_after;
+	c->n = 0;
+	c->size = size;
+	pg_atomic_fetch_add_u64(&shared->bytes_dram, bytes);
+	return c;
+}
+
+static void
+free_chunk(StoreShared *shared, FreeChunk *c)
+{
+	pg_atomic_fetch_sub_u64(&shared->bytes_dram,
+							offsetof(FreeChunk, entry) + c->size * sizeof(uint64));
+	arena_free(c);
+}
+
+static uint32
+next_chunk_size(const FreeChunk *last)
+{
+	return last == NULL ? FREE_CHUNK_MIN : Min(last->size * 2, FREE_CHUNK_MAX);
+}
+
+static void
+push_free(StoreShared *shared, uint64 row, uint32 count)
+{
+	FreeChunk  *c = shared->free;
+
+	if (c == NULL || c->n == c->size)
+	{
+		FreeChunk  *made = new_chunk(shared, next_chunk_size(c), 0);
+
+		if (made == NULL)
+			return;
+		made->next = c;
+		shared->free = c = made;
+	}
+	c->entry[c->n++] = FREE_MAKE(row, count);
+	pg_atomic_fetch_add_u32(&shared->nfree, 1);
+}
+
+/* Take the oldest chunk out of the quarantine if its time has come. */
+static FreeChunk *
+pop_expired(StoreShared *shared, uint64 horizon)
+{
+	FreeChunk  *c = shared->quarantine_head;
+
+	if (c == NULL)
+		return NULL;
+	if (c->usable_after == FREE_OPEN)
+		c->usable_after = txn_next_fxid();
+	if (c->usable_after >= horizon)
+		return NULL;
+	shared->quarantine_head = c->next;
+	if (c->next == NULL)
+		shared->quarantine_tail = NULL;
+	c->next = NULL;
+	return c;
+}
+
+/* ---- public ---- */
+
+/* Rows that nobody has seen since they became EMPTY, or whose time has come. */
+void
+space_give(StoreShared *shared, uint64 row, uint32 count)
+{
+	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
+	push_free(shared, row, count);
+	LWLockRelease(space_lock(shared->id));
+}
+
+/*
+ * The EMPTY rows of a block from an earlier life get their owner: the free
+ * list.  Called before the first row of the block is freed in this life, and by
+ * VACUUM.  No space lock held; a chain lock may be.
+ */
+void
+space_before_free(StoreDesc *store, uint64 block)
+{
+	StoreShared *shared = store->shared;
+	uint32		i;
+
+	block_append_init(store);
+	if (block * SOFORT_BLOCK_ROWS >= shared->first_row ||
+		(((volatile uint8 *) shared->collected)[block / 8] & (1 << (block % 8))))
+		return;
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	if ((shared->collected[block / 8] & (1 << (block % 8))) == 0)
+	{
+		shared->collected[block / 8] |= 1 << (block % 8);
+		for (i = 0; i < block_capacity(block); i++)
+		{
+			RowRef		ref;
+
+			if (header_locate(store->header, block * SOFORT_BLOCK_ROWS + i, &ref) &&
+				ref.row < shared->first_row && word_read(&ref.words->begin) == WORD_EMPTY)
+				space_give(shared, ref.row, 1);
+		}
+	}
+	LWLockRelease(structure_lock(store->id));
+}
+
+/*
+ * A row whose begin word was just made EMPTY: nobody may fill it until every
+ * transaction that runs now has ended (H9).
+ */
+void
+space_quarantine(StoreShared *shared, uint64 row)
+{
+	FreeChunk  *c;
+
+	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
+	c = shared->quarantine_tail;
+	if (c != NULL && c->usable_after == FREE_OPEN && c->n > 0)
+	{
+		uint64		e = c->entry[c->n - 1];
+
+		if (FREE_ROW(e) + FREE_COUNT(e) == row && row % SOFORT_BLOCK_ROWS != 0)
+		{
+			c->entry[c->n - 1] = FREE_MAKE(FREE_ROW(e), FREE_COUNT(e) + 1);
+			LWLockRelease(space_lock(shared->id));
+			return;
+		}
+	}
+	if (c == NULL || c->usable_after != FREE_OPEN || c->n == c->size)
+	{
+		FreeChunk  *made = new_chunk(shared, next_chunk_size(c), FREE_OPEN);
+
+		if (made == NULL)
+		{
+			LWLockRelease(space_lock(shared->id));
+			return;
+		}
+		if (c == NULL)
+			shared->quarantine_head = made;
+		else
+		{
+			if (c->usable_after == FREE_OPEN)
+				c->usable_after = txn_next_fxid();
+			c->next = made;
+		}
+		shared->quarantine_tail = c = made;
+	}
+	c->entry[c->n++] = FREE_MAKE(row, 1);
+	pg_atomic_fetch_add_u32(&shared->nfree, 1);
+	LWLockRelease(space_lock(shared->id));
+}
+
+/* The quarantine of what was freed so far ends with the transactions of now. */
+void
+space_seal(StoreShared *shared)
+{
+	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
+	if (shared->quarantine_tail != NULL && shared->quarantine_tail->usable_after == FREE_OPEN)
+		shared->quarantine_tail->usable_after = txn_next_fxid();
+	LWLockRelease(space_lock(shared->id));
+}
+
+/* Up to "want" rows of one block out of the free list. */
+bool
+space_take(StoreDesc *store, uint32 want, Reservation *r)
+{
+	static int	misses = 0;
+	StoreShared *shared = store->shared;
+	FreeChunk  *c;
+	uint64		horizon;
+	uint64	   *e;
+
+	if (pg_atomic_read_u32(&shared->nfree) == 0)
+		return false;
+	horizon = store_cached_horizon(misses >= MISSES_TO_REFRESH);
+	if (misses >= MISSES_TO_REFRESH)
+		misses = 0;
+	LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+	c = shared->free;
+	if (c == NULL)
+	{
+		c = shared->free = pop_expired(shared, horizon);
+		if (c == NULL)
+		{
+			LWLockRelease(space_lock(store->id));
+			misses++;
+			return false;
+		}
+	}
+	e = &c->entry[c->n - 1];
+	r->row = FREE_ROW(*e);
+	r->count = Min(want, FREE_COUNT(*e));
+	if (r->count < FREE_COUNT(*e))
+		*e = FREE_MAKE(r->row + r->count, FREE_COUNT(*e) - r->count);
+	else
+	{
+		pg_atomic_fetch_sub_u32(&shared->nfree, 1);
+		if (--c->n == 0)
+		{
+			shared->free = c->next;
+			free_chunk(shared, c);
+		}
+	}
+	LWLockRelease(space_lock(store->id));
+	return true;
+}
+
+/* VACUUM: values of rows whose quarantine is over are freed, rows usable. */
+void
+space_drain(StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+	uint64		horizon = store_cached_horizon(true);
+
+	for (;;)
+	{
+		FreeChunk  *c;
+		uint32		i;
+		uint64		row;
+
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		c = pop_expired(shared, horizon);
+		LWLockRelease(space_lock(store->id));
+		if (c == NULL)
+			break;
+		for (i = 0; i < c->n; i++)
+		{
+			uint64		first = FREE_ROW(c->entry[i]);
+			uint32		n = FREE_COUNT(c->entry[i]);
+
+			for (row = first; row < first + n; row++)
+			{
+				RowRef		ref;
+
+				if (store_locate(store, row, &ref))
+					row_free_references(plan_get(store, ref.block->shape), &ref);
+			}
+			space_give(shared, first, n);
+			pg_atomic_fetch_sub_u32(&shared->nfree, 1);
+		}
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		free_chunk(shared, c);
+		LWLockRelease(space_lock(store->id));
+	}
+}
+
+static bool
+in_blocks(uint64 e, uint64 block, uint32 n)
+{
+	uint64		b = FREE_ROW(e) / SOFORT_BLOCK_ROWS;
+
+	return b >= block && b < block + n;
+}
+
+/*
+ * The blocks are about to be released: forget their free rows.  False if some
+ * are in quarantine.  The relation is locked exclusively.
+ */
+bool
+space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
+{
+	FreeChunk  *c;
+	uint32		i;
+	bool		ok = true;
+
+	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
+	for (c = shared->quarantine_head; c != NULL && ok; c = c->next)
+		for (i = 0; i < c->n; i++)
+			if (in_blocks(c->entry[i], block, n))
+				ok = false;
+	for (c = shared->free; c != NULL && ok; c = c->next)
+	{
+		uint32		kept = 0;
+
+		for (i = 0; i < c->n; i++)
+			if (!in_blocks(c->entry[i], block, n))
+				c->entry[kept++] = c->entry[i];
+		pg_atomic_fetch_sub_u32(&shared->nfree, c->n - kept);
+		c->n = kept;
+	}
+	/* no empty chunk may stay at the head: space_take() looks into it */
+	while (shared->free != NULL && shared->free->n == 0)
+	{
+		c = shared->free->next;
+		free_chunk(shared, shared->free);
+		shared->free = c;
+	}
+	for (c = shared->free; c != NULL && c->next != NULL;)
+	{
+		FreeChunk  *next = c->next;
+
+		if (next->n == 0)
+		{
+			c->next = next->next;
+			free_chunk(shared, next);
+		}
+		else
+			c = next;
+	}
+	LWLockRelease(space_lock(shared->id));
+	return ok;
+}
+
+/* The store goes away or becomes empty.  No ERROR. */
+void
+space_free_all(StoreShared *shared)
+{
+	FreeChunk  *lists[2];
+	int			i;
+
+	lists[0] = shared->free;
+	lists[1] = shared->quarantine_head;
+	for (i = 0; i < 2; i++)
+	{
+		while (lists[i] != NULL)
+		{
+			FreeChunk  *next = lists[i]->next;
+
+			free_chunk(shared, lists[i]);
+			lists[i] = next;
+		}
+	}
+	shared->free = shared->quarantine_head = shared->quarantine_tail = NULL;
+	pg_atomic_write_u32(&shared->nfree, 0);
+}
+
+/* ---- reservations ---- */
+
+static void
+activate(struct StoreLocal *local)
+{
+	if (!local->is_active)
+	{
+		dlist_push_head(&active_list, &local->active);
+		local->is_active = true;
+	}
+}
+
+/* Up to "want" rows at the append position; false if there are none. */
+static bool
+take_append(StoreDesc *store, uint32 want, Reservation *r)
+{
+	pg_atomic_uint64 *append = &store->shared->append;
+	uint64		a = pg_atomic_read_u64(append);
+
+	while (FREE_COUNT(a) > 0)
+	{
+		uint64		row = FREE_ROW(a);
+		uint32		n = Min(want, FREE_COUNT(a));
+
+		n = Min(n, SOFORT_BLOCK_ROWS - row % SOFORT_BLOCK_ROWS);
+		if (pg_atomic_compare_exchange_u64(append, &a, FREE_MAKE(row + n, FREE_COUNT(a) - n)))
+		{
+			r->row = row;
+			r->count = n;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The main reservation holds at least one row; "want" more are coming. */
+void
+space_reserve(Relation rel, StoreDesc *store, uint32 want)
+{
+	struct StoreLocal *local = store->local;
+	Reservation *r = &local->main;
+
+	if (r->count > 0)
+		return;
+	activate(local);
+	/* 1, 1, 2, 4, ... within a transaction */
+	want = Max(want, Max(r->grow, 1));
+	want = Min(want, SOFORT_BLOCK_ROWS);
+	r->misfits = 0;
+	if (!space_take(store, want, r))
+	{
+		while (!take_append(store, want, r))
+			block_extend(rel, store, false);
+	}
+	r->grow = r->grow == 0 ? 1 : Min(Max(want * 2, 2), SOFORT_BLOCK_ROWS);
+}
+
+/* The other reservation holds one row in a block of the newest shape. */
+void
+space_reserve_other(Relation rel, StoreDesc *store)
+{
+	struct StoreLocal *local = store->local;
+
+	activate(local);
+	if (local->other.count > 0)
+	{
+		RowRef		ref;
+
+		if (store_locate(store, local->other.row, &ref) &&
+			ref.block->shape == pg_atomic_read_u32(&store->shared->current_shape))
+			return;
+		space_give(store->shared, local->other.row, 1);
+		local->other.count = 0;
+	}
+	for (;;)
+	{
+		RowRef		ref;
+
+		if (take_append(store, 1, &local->other))
+		{
+			if (store_locate(store, local->other.row, &ref) &&
+				ref.block->shape == pg_atomic_read_u32(&store->shared->current_shape))
+				return;
+			space_give(store->shared, local->other.row, 1);
+			local->other.count = 0;
+		}
+		block_extend(rel, store, true);
+	}
+}
+
+static void
+give_back(StoreShared *shared, Reservation *r)
+{
+	uint64		a = pg_atomic_read_u64(&shared->append);
+
+	if (r->count > 0)
+	{
+		/* directly before the append position: just move that back */
+		if (FREE_COUNT(a) == 0 || FREE_ROW(a) != r->row + r->count ||
+			!pg_atomic_compare_exchange_u64(&shared->append, &a,
+											FREE_MAKE(r->row, FREE_COUNT(a) + r->count)))
+			space_give(shared, r->row, r->count);
+	}
+	memset(r, 0, sizeof(Reservation));
+}
+
+/* Unused reservations go back.  No palloc, no ERROR. */
+void
+space_end_of_xact(void)
+{
+	while (!dlist_is_empty(&active_list))
+	{
+		struct StoreLocal *local = dlist_container(struct StoreLocal, active,
+												   dlist_pop_head_node(&active_list));
+
+		local->is_active = false;
+		give_back(local->desc.shared, &local->main);
+		give_back(local->desc.shared, &local->other);
+	}
+}
+
+/* The store is gone or empty: so are the reservations. */
+void
+space_forget(struct StoreLocal *local)
+{
+	if (local->is_active)
+		dlist_delete(&local->active);
+	local->is_active = false;
+	memset(&local->main, 0, sizeof(Reservation));
+	memset(&local->other, 0, sizeof(Reservation));
+}

@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  Counters and column descriptions for views and the planner.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/store/store_internal.h"
+
+#define SAMPLE_BLOCKS	32
+
+/* Of this transaction, for the store that was counted last. */
+static StoreShared *pending_store = NULL;
+static int64 pending_live = 0;
+static int64 pending_dead = 0;
+
+static void
+add_to(pg_atomic_uint64 *counter, int64 n)
+{
+	if (n != 0)
+		pg_atomic_fetch_add_u64(counter, n);
+}
+
+void
+stats_end_of_xact(void)
+{
+	if (pending_store == NULL)
+		return;
+	add_to(&pending_store->live, pending_live);
+	add_to(&pending_store->dead, pending_dead);
+	pending_store = NULL;
+	pending_live = pending_dead = 0;
+}
+
+void
+stats_count(StoreShared *shared, int64 live, int64 dead)
+{
+	if (pending_store != shared)
+		stats_end_of_xact();
+	pending_store = shared;
+	pending_live += live;
+	pending_dead += dead;
+}
+
+/* The store is being dropped. */
+void
+stats_forget(StoreShared *shared)
+{
+	if (pending_store == shared)
+	{
+		pending_store = NULL;
+		pending_live = pending_dead = 0;
+	}
+}
+
+/* First estimate of a server life, from some blocks spread over the store. */
+void
+stats_init(StoreShared *shared)
+{
+	const StoreHeader *header = shared->header;
+	uint64		n = header->nblocks;
+	uint64		step = Max(n / SAMPLE_BLOCKS, 1);
+	uint64		looked = 0;
+	uint64		live = 0;
+	uint64		dead = 0;
+	uint64		rows = 0;
+	uint64		b;
+
+	for (b = 0; b < n; b++)
+		rows += block_capacity(b);
+	for (b = 0; b < n; b += step)
+	{
+		RowRef		ref;
+		uint32		i;
+
+		for (i = 0; i < block_capacity(b); i++)
+		{
+			looked++;
+			if (!header_locate(header, b * SOFORT_BLOCK_ROWS + i, &ref) ||
+				WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_EMPTY)
+				continue;
+			if (WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_ABORTED ||
+				WORD_TAG(word_read(&ref.words->end)) == WORD_TAG_STAMP)
+				dead++;
+			else
+				live++;
+		}
+	}
+	if (looked > 0)
+	{
+		pg_atomic_write_u64(&shared->live, live * rows / looked);
+		pg_atomic_write_u64(&shared->dead, dead * rows / looked);
+	}
+}
+
+static void
+add_allocation(void *arg, PMPtr target, Size size, StoreId owner)
+{
+	*(uint64 *) arg += size;
+}
+
+/* A counter that undershot (it is an estimate) reads as 0. */
+static uint64
+read_counter(pg_atomic_uint64 *counter)
+{
+	int64		n = (int64) pg_atomic_read_u64(counter);
+
+	return n < 0 ? 0 : (uint64) n;
+}
+
+void
+store_stats(StoreHeader *header, StoreStats *stats)
+{
+	StoreNode  *node = registry_find_id(header->id);
+	StoreShared *shared = node == NULL ? NULL : registry_attach(node);
+
+	memset(stats, 0, sizeof(StoreStats));
+	stats->nblocks = (BlockNumber) header->nblocks;
+	stats->bytes_pool = pm_allocated_size(pm_ptr(header));
+	pm_visit_allocations(header->id, add_allocation, &stats->bytes_pool);
+	if (shared == NULL)
+		return;
+	stats->live = read_counter(&shared->live);
+	stats->dead = read_counter(&shared->dead);
+	stats->bytes_dram = read_counter(&shared->bytes_dram);
+}
+
+/* ---- columns ---- */
+
+static const char *
+reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *column)
+{
+	switch (c->encoding)
+	{
+		case ENCODING_DICTIONARY:
+			return "few distinct values, and the code is narrower";
+		case ENCODING_INLINE:
+			return s->capacity == 0 ? "the declared type is short" :
+				"short values that hardly repeat";
+		case ENCODING_REFERENCE:
+			return s->capacity == 0 ? "length not known yet" : "long values that hardly repeat";
+		default:
+			if (column->attlen == 1)
+				return "one byte";
+			return s->capacity == 0 ? "decided when there are about 1,000 rows" :
+				"values hardly repeat";
+	}
+}
+
+static uint64
+dictionary_bytes(const DictionaryHeader *d)
+{
+	uint64		bytes = pm_allocated_size(pm_ptr(d));
+	int			k;
+	uint64		code;
+
+	for (k = 0; k < PM_VECTOR_CHUNKS; k++)
+		if (d->values.chunks[k] != PM_NULL)
+			bytes += pm_allocated_size(d->values.chunks[k]);
+	for (code = 0; d->attlen < 0 && code < d->values.count; code++)
+		bytes += pm_allocated_size(*(PMPtr *) dictionary_element(d, code));
+	return bytes;
+}
+
+void
+store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg)
+{
+	ShapeHeader *s = header->shapes.count == 0 ? NULL :
+		shape_get(header, (uint32) header->shapes.count - 1);
+	uint64		i;
+
+	for (i = 0; i < header->columns.count; i++)
+	{
+		const ColumnHeader *c = column_get(header, i);
+		StoreColumnInfo info = {.attnum = c->attnum, .type_oid = c->type_oid,
+		.encoding = encoding_name(ENCODING_ABSENT), .reason = "no row was stored yet"};
+		int			k;
+
+		if (c->state != COLUMN_LIVE)
+			continue;
+		for (k = 0; s != NULL && k < s->ncolumns; k++)
+		{
+			if (s->columns[k].column != i)
+				continue;
+			info.encoding = encoding_name(s->columns[k].encoding);
+			info.width = s->columns[k].width;
+			info.reason = reason_for(s, &s->columns[k], c);
+		}
+		if (c->dictionary != PM_NULL)
+		{
+			const DictionaryHeader *d = pm_deref(c->dictionary);
+
+			info.dictionary_entries = d->values.count;
+			info.dictionary_bytes = dictionary_bytes(d);
+		}
+		fn(arg, &info);
+	}
+}

@@ -1,0 +1,348 @@
+/*-------------------------------------------------------------------------
+ *
+ * vacuum.c
+ *	  Pruning, freeing rows, giving runs of empty blocks back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "sofort/store/store_internal.h"
+#include "storage/lmgr.h"
+
+#define LOCK_TRIES		20		/* for the exclusive lock, 10 ms apart */
+
+/*
+ * A heap-only version that is dead or aborted: free it if nothing links to it.
+ * What its own stale links lead to does not contain it, or is its chain.
+ */
+static bool
+free_if_orphan(StoreDesc *store, const RowRef *ref)
+{
+	RowRef		root;
+	bool		freed = false;
+
+	if (!chain_root_of(store->header, ref, &root))
+		return version_free(store, ref);
+	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);
+	if (!chain_contains(store->header, &root, ref->row))
+		freed = version_free(store, ref);
+	LWLockRelease(chain_lock(store->id, root.row));
+	return freed;
+}
+
+/* Is every version of the chain of this dead root dead? */
+static bool
+chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
+{
+	RowRef		newest;
+	TxnVersionState state;
+
+	if (!store_chain_newest(store, root, &newest))
+		return false;
+	if (newest.row == root->row)
+		return true;
+	state = txn_version_state(newest.words, horizon, NULL);
+	return state == VERSION_DEAD;
+}
+
+static void
+prune_root(StoreDesc *store, const RowRef *ref, TxnVersionState state, uint64 horizon,
+		   StorePruneResult *result)
+{
+	if (LINK_IS_SET(link_read(ref->block, ref->index)))
+	{
+		LWLockAcquire(chain_lock(store->id, ref->row), LW_EXCLUSIVE);
+		result->nfreed += chain_remove_dead(store, ref, horizon);
+		LWLockRelease(chain_lock(store->id, ref->row));
+	}
+	if (state == VERSION_ABORTED ||
+		(state == VERSION_DEAD && chain_is_dead(store, ref, horizon)))
+		result->dead[result->ndead++] = ref->row;
+}
+
+void
+store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
+				  StorePruneResult *result)
+{
+	BlockHeader *b = store_block(store, block);
+	uint32		i;
+
+	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
+	if (b == NULL)
+		return;
+	space_before_free(store, block);
+	for (i = 0; i < b->capacity; i++)
+	{
+		RowRef		ref;
+		TxnVersionState state;
+
+		if (!store_locate(store, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
+			continue;
+		if (word_read(&ref.words->begin) == WORD_EMPTY)
+			continue;
+		state = txn_version_state(ref.words, horizon, NULL);
+		if (state == VERSION_LIVE || state == VERSION_DELETING)
+			result->nlive++;
+		else if (state == VERSION_RECENTLY_DEAD)
+			result->nrecently_dead++;
+		if (state == VERSION_FREE)
+			continue;
+		if ((word_read(&ref.words->begin) & BEGIN_HEAP_ONLY) == 0)
+			prune_root(store, &ref, state, horizon, result);
+		else if ((state == VERSION_DEAD || state == VERSION_ABORTED) &&
+				 free_if_orphan(store, &ref))
+			result->nfreed++;
+	}
+}
+
+/* ---- freeing rows ---- */
+
+typedef struct RowList
+{
+	uint64	   *rows;
+	int			n;
+	int			size;
+} RowList;
+
+static void
+list_add(RowList *list, uint64 row)
+{
+	if (list->n == list->size)
+	{
+		list->size *= 2;
+		list->rows = repalloc_huge(list->rows, list->size * sizeof(uint64));
+	}
+	list->rows[list->n++] = row;
+}
+
+/*
+ * Take a dead chain apart: its rows into the list, its root EMPTY (flushed).
+ * Nobody can reach it any more but by its row ids.
+ */
+static void
+dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
+{
+	uint64		link = link_read(root->block, root->index);
+	int			first = list->n;
+	int			i;
+
+	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0)
+	{
+		RowRef		at;
+
+		if (!store_locate(store, LINK_ROW(link), &at))
+			break;
+		list_add(list, at.row);
+		link = link_read(at.block, at.index);
+	}
+	list_add(list, root->row);
+	for (i = first; i < list->n; i++)
+		space_before_free(store, list->rows[i] / SOFORT_BLOCK_ROWS);
+	__atomic_store_n(&root->words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
+	pm_flush(&root->words->begin, sizeof(uint64));
+	if (link_slot(root->block, root->index) != NULL)
+		pm_store8(link_slot(root->block, root->index), 0);
+}
+
+/* Values of what was dead to all snapshots go now, others after the quarantine. */
+static void
+free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
+{
+	RowRef		ref;
+	uint64		begin;
+	bool		dead;
+
+	if (!store_locate(store, row, &ref))
+		return;
+	begin = word_read(&ref.words->begin);
+	dead = WORD_TAG(word_read(&ref.words->end)) == WORD_TAG_STAMP &&
+		WORD_XID(word_read(&ref.words->end)) < horizon;
+	if (begin != WORD_EMPTY)
+		__atomic_store_n(&ref.words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
+	if (dead)
+		row_free_references(plan_get(store, ref.block->shape), &ref);
+	space_quarantine(store->shared, row);
+	SOFORT_STOP("store-row-freed");
+}
+
+/*
+ * The roots' EMPTY is drained before any row of their chains can be used again:
+ * a dead root must never lead into a foreign chain.
+ */
+void
+store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
+{
+	RowList		list = {.size = Max(n, 64)};
+	uint64		horizon = txn_horizon(rel);
+	int			i;
+
+	if (n == 0)
+		return;
+	list.rows = MemoryContextAllocHuge(CurrentMemoryContext, list.size * sizeof(uint64));
+	for (i = 0; i < n; i++)
+	{
+		RowRef		root;
+		TxnVersionState state;
+
+		if (!store_locate(store, rows[i], &root) ||
+			(word_read(&root.words->begin) & BEGIN_HEAP_ONLY))
+			continue;
+		state = txn_version_state(root.words, horizon, NULL);
+		if (state == VERSION_ABORTED ||
+			(state == VERSION_DEAD && chain_is_dead(store, &root, horizon)))
+			dissolve_chain(store, &root, &list);
+	}
+	pm_drain();
+	SOFORT_STOP("store-roots-freed");
+	for (i = 0; i < list.n; i++)
+		free_listed_row(store, list.rows[i], horizon);
+	space_seal(store->shared);
+	pm_drain();
+	stats_count(store->shared, 0, -list.n);
+	stats_end_of_xact();
+	pfree(list.rows);
+}
+
+/* ---- giving blocks back ---- */
+
+static bool
+run_is_empty(StoreDesc *store, uint64 first, uint32 n)
+{
+	uint64		b;
+
+	for (b = first; b < first + n; b++)
+	{
+		uint32		i;
+
+		for (i = 0; i < block_capacity(b); i++)
+		{
+			RowRef		ref;
+
+			if (!store_locate(store, b * SOFORT_BLOCK_ROWS + i, &ref) ||
+				word_read(&ref.words->begin) != WORD_EMPTY)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* The append position stays where it is. */
+static bool
+holds_append_position(StoreShared *shared, uint64 first, uint32 n)
+{
+	uint64		a = pg_atomic_read_u64(&shared->append);
+	uint64		b = FREE_ROW(a) / SOFORT_BLOCK_ROWS;
+	uint64		last = (FREE_ROW(a) + Max(FREE_COUNT(a), 1) - 1) / SOFORT_BLOCK_ROWS;
+
+	return FREE_COUNT(a) > 0 && b < first + n && last >= first;
+}
+
+static bool
+any_empty_run(StoreDesc *store)
+{
+	uint64		n = store->header->nblocks;
+	uint64		b;
+
+	for (b = 0; b < n; b += block_run_length(store->header, b))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (block_get(store->header, b) != NULL &&
+			run_is_empty(store, b, block_run_length(store->header, b)) &&
+			!holds_append_position(store->shared, b, block_run_length(store->header, b)))
+			return true;
+	}
+	return false;
+}
+
+/* Relation locked exclusively, structure lock held. */
+static void
+release_run(StoreDesc *store, uint64 first, uint32 n)
+{
+	StoreShared *shared = store->shared;
+	uint64		b;
+
+	for (b = first; b < first + n; b++)
+	{
+		BlockHeader *block = block_get(store->header, b);
+		const ShapePlan *plan = plan_get(store, block->shape);
+		uint32		i;
+
+		for (i = 0; i < block->capacity && plan->nrefs > 0; i++)
+		{
+			RowRef		ref;
+
+			if (store_locate(store, b * SOFORT_BLOCK_ROWS + i, &ref))
+				row_free_references(plan, &ref);
+		}
+		pm_free(&block->links, 1);
+		pm_free(&block->successors, 1);
+		if (b * SOFORT_BLOCK_ROWS < shared->first_row)
+			shared->collected[b / 8] |= 1 << (b % 8);
+	}
+	pm_free(block_entry(store->header, first), n);
+	SOFORT_STOP("store-run-released");
+	shared->holes = true;
+	shared->hole_from = Min(shared->hole_from, first);
+}
+
+static BlockNumber
+release_empty_runs(StoreDesc *store)
+{
+	StoreHeader *header = store->header;
+	uint64		b = 0;
+	uint64		n;
+	BlockNumber released = 0;
+
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	for (n = header->nblocks; b < n;)
+	{
+		uint32		run = block_run_length(header, b);
+
+		if (block_get(header, b) != NULL && run_is_empty(store, b, run) &&
+			!holds_append_position(store->shared, b, run) &&
+			space_purge_blocks(store->shared, b, run))
+		{
+			release_run(store, b, run);
+			released += run;
+		}
+		b += run;
+	}
+	while (n > 0 && *block_entry(header, n - 1) == PM_NULL)
+		n--;
+	if (n < header->nblocks)
+	{
+		pm_store8_persist(&header->nblocks, n);
+		pm_vector_publish(&header->blocks, n);
+	}
+	LWLockRelease(structure_lock(store->id));
+	return released;
+}
+
+/*
+ * Nobody may stand on a block that goes away: it needs the exclusive lock, and
+ * is left for another time if that is not to be had soon (like heap's
+ * truncation).
+ */
+BlockNumber
+store_release_empty(Relation rel, StoreDesc *store)
+{
+	BlockNumber released;
+	int			i;
+
+	block_append_init(store);
+	space_drain(store);
+	if (!any_empty_run(store))
+		return 0;
+	for (i = 0; !ConditionalLockRelation(rel, AccessExclusiveLock); i++)
+	{
+		if (i == LOCK_TRIES)
+			return 0;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000);
+	}
+	released = release_empty_runs(store);
+	UnlockRelation(rel, AccessExclusiveLock);
+	return released;
+}

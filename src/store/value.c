@@ -1,0 +1,205 @@
+/*-------------------------------------------------------------------------
+ *
+ * value.c
+ *	  Values on their way into the pool: detoasted, compressed, stored by
+ *	  reference.
+ *
+ * A toast pointer, an indirect or an expanded value is never stored (its
+ * target is not ours).  A value compressed in line is kept so by reference, as
+ * in a heap tuple; in place and in dictionaries values are plain.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/toast_internals.h"
+#include "access/tupmacs.h"
+#include "catalog/pg_type.h"
+#include "sofort/store/store_internal.h"
+
+#define COMPRESS_FROM	2000	/* bytes; about heap's TOAST_TUPLE_TARGET */
+#define REFERENCE_BATCH 8		/* reservations open at a time */
+#define COPY_FROM		256		/* bytes; longer ones bypass the cache */
+
+static MemoryContext value_cxt = NULL;
+static bool value_used = false;
+
+/* For what lives no longer than the row at hand. */
+MemoryContext
+value_context(void)
+{
+	if (unlikely(value_cxt == NULL))
+		value_cxt = AllocSetContextCreate(TopMemoryContext, "sofort values",
+										  ALLOCSET_DEFAULT_SIZES);
+	value_used = true;
+	return value_cxt;
+}
+
+void
+value_reset(void)
+{
+	if (value_used)
+	{
+		MemoryContextReset(value_cxt);
+		value_used = false;
+	}
+}
+
+/* May it have a 1-byte header?  (As for a heap tuple.) */
+bool
+value_packable(const ColumnHeader *c)
+{
+	return c->attlen == -1 && c->attstorage != TYPSTORAGE_PLAIN;
+}
+
+/*
+ * The bytes that make a value equal to another: without header, detoasted.
+ * They lie in the value, in buffer (8 bytes) or in value_context().
+ */
+const char *
+value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer)
+{
+	struct varlena *v;
+
+	if (c->attbyval)
+	{
+		store_att_byval(buffer, value, c->attlen);
+		*len = c->attlen;
+		return buffer;
+	}
+	if (c->attlen > 0)
+	{
+		*len = c->attlen;
+		return DatumGetPointer(value);
+	}
+	if (c->attlen == -2)
+	{
+		*len = strlen(DatumGetCString(value));
+		return DatumGetCString(value);
+	}
+	v = (struct varlena *) DatumGetPointer(value);
+	if (VARATT_IS_EXTERNAL(v) || VARATT_IS_COMPRESSED(v))
+	{
+		MemoryContext old = MemoryContextSwitchTo(value_context());
+
+		v = detoast_attr(v);
+		MemoryContextSwitchTo(old);
+	}
+	*len = VARSIZE_ANY_EXHDR(v);
+	return VARDATA_ANY(v);
+}
+
+/* What a REFERENCE column stores for a varlena; may allocate. */
+static struct varlena *
+stored_varlena(Form_pg_attribute att, struct varlena *v)
+{
+	Size		len;
+
+	if (VARATT_IS_EXTERNAL(v))
+		v = detoast_external_attr(v);
+	if (VARATT_IS_COMPRESSED(v))
+	{
+		/* compressed elsewhere; a plain column keeps plain values */
+		return att->attstorage == TYPSTORAGE_PLAIN ? detoast_attr(v) : v;
+	}
+	len = VARSIZE_ANY_EXHDR(v);
+	if (att->attstorage == TYPSTORAGE_PLAIN)
+		return VARATT_IS_SHORT(v) ? detoast_attr(v) : v;
+	if (len > COMPRESS_FROM &&
+		(att->attstorage == TYPSTORAGE_EXTENDED || att->attstorage == TYPSTORAGE_MAIN))
+	{
+		Datum		packed = toast_compress_datum(PointerGetDatum(v), att->attcompression);
+
+		if (DatumGetPointer(packed) != NULL)
+			return (struct varlena *) DatumGetPointer(packed);
+	}
+	if (!VARATT_IS_SHORT(v) && VARATT_CAN_MAKE_SHORT(v))
+	{
+		struct varlena *brief = palloc(VARATT_CONVERTED_SHORT_SIZE(v));
+
+		SET_VARSIZE_SHORT(brief, VARATT_CONVERTED_SHORT_SIZE(v));
+		memcpy(VARDATA_SHORT(brief), VARDATA(v), len);
+		return brief;
+	}
+	return v;
+}
+
+/* The image that a REFERENCE column stores, and its size. */
+Datum
+value_for_reference(Form_pg_attribute att, Datum value, Size *size)
+{
+	MemoryContext old;
+
+	if (att->attlen > 0)
+	{
+		*size = att->attlen;
+		return value;
+	}
+	if (att->attlen == -2)
+	{
+		*size = strlen(DatumGetCString(value)) + 1;
+		return value;
+	}
+	old = MemoryContextSwitchTo(value_context());
+	value = PointerGetDatum(stored_varlena(att, (struct varlena *) DatumGetPointer(value)));
+	MemoryContextSwitchTo(old);
+	*size = VARSIZE_ANY(DatumGetPointer(value));
+	return value;
+}
+
+static void
+reserve_value(StoreDesc *store, PmReservation *r, uint64 field, Form_pg_attribute att, Datum value)
+{
+	Size		size;
+	Datum		image = value_for_reference(att, value, &size);
+
+	pm_reserve(r, store->id, size, (PMPtr *) (uintptr_t) field, 1,
+			   store_slab_flags(store->header));
+	if (size >= COPY_FROM)
+		pm_copy_nodrain(r->addr, DatumGetPointer(image), size);
+	else
+	{
+		memcpy(r->addr, DatumGetPointer(image), size);
+		pm_flush(r->addr, size);
+	}
+}
+
+/*
+ * Store the values of n REFERENCE fields (their addresses in the row) of a row
+ * that nobody can see yet, durably.  After an ERROR what was published stays
+ * referenced by the row; the next user of the row frees it.
+ */
+void
+value_store_references(StoreDesc *store, int n, const uint64 *fields, const Datum *values,
+					   const int *atts)
+{
+	PmReservation r[REFERENCE_BATCH];
+	volatile int open = 0;
+	int			i;
+
+	PG_TRY();
+	{
+		for (i = 0; i < n; i++)
+		{
+			reserve_value(store, &r[open], fields[i],
+						  TupleDescAttr(store->local->tupdesc, atts[i]), values[i]);
+			open++;
+			if (open == REFERENCE_BATCH || i == n - 1)
+			{
+				int			k = open;
+
+				open = 0;
+				pm_publish_batch(r, k);
+			}
+		}
+	}
+	PG_CATCH();
+	{
+		/* a savepoint may follow: the intents are needed again */
+		for (i = 0; i < open; i++)
+			pm_cancel(&r[i]);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}

@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * drop.c
+ *	  PostgreSQL does not tell a table access method when its tables are
+ *	  dropped; an object access hook does.  (Databases: src/exec.)
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/tableam/callbacks.h"
+#include "utils/relcache.h"
+
+static object_access_hook_type previous_object_access_hook = NULL;
+
+/* Relation whose rows got new TIDs in ALTER TABLE SET TABLESPACE. */
+static Oid	reindex_relation_oid = InvalidOid;
+
+/*
+ * DROP in all its forms, and the end of a rewrite: the transient relation that
+ * is dropped then carries the old storage.
+ */
+static void
+relation_is_dropped(Oid relid)
+{
+	Relation	rel = RelationIdGetRelation(relid);
+
+	if (!RelationIsValid(rel))
+		return;
+	if (tableam_is_sofort(rel) && RELKIND_HAS_STORAGE(rel->rd_rel->relkind) &&
+		pool_status() == POOL_READY)
+		store_drop_at_commit(relation_locator(rel));
+	RelationClose(rel);
+}
+
+void
+tableam_reindex_after_alter(Oid relid)
+{
+	reindex_relation_oid = relid;
+}
+
+/*
+ * ALTER TABLE SET TABLESPACE has changed pg_class; the copied rows have new
+ * TIDs.
+ */
+static void
+relation_was_altered(Oid relid)
+{
+	ReindexParams params = {0};
+
+	if (!OidIsValid(reindex_relation_oid) || reindex_relation_oid != relid)
+		return;
+	reindex_relation_oid = InvalidOid;
+	CommandCounterIncrement();
+#if PG_VERSION_NUM < 170000
+	(void) reindex_relation(relid, 0, &params);
+#else
+	(void) reindex_relation(NULL, relid, 0, &params);
+#endif
+}
+
+static void
+tableam_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
+					  void *arg)
+{
+	if (previous_object_access_hook)
+		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
+
+	if (class_id != RelationRelationId || sub_id != 0)
+		return;
+	if (access == OAT_DROP)
+		relation_is_dropped(object_id);
+	else if (access == OAT_POST_ALTER)
+		relation_was_altered(object_id);
+}
+
+static void
+forget_reindex(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		reindex_relation_oid = InvalidOid;
+}
+
+void
+tableam_init(void)
+{
+	previous_object_access_hook = object_access_hook;
+	object_access_hook = tableam_object_access;
+	RegisterXactCallback(forget_reindex, NULL);
+}

@@ -1,0 +1,438 @@
+/*-------------------------------------------------------------------------
+ *
+ * index_build.c
+ *	  Feeding an index that is being built or validated; BRIN's summaries.
+ *
+ * All go from root to root and, for each, through its chain: an entry points
+ * to a root, whichever block the version lies in that it describes, and block
+ * ranges (BRIN) are ranges of roots.  That is also what lossy bitmap pages
+ * stand for (scan_block.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "catalog/catalog.h"
+#include "catalog/index.h"
+#include "commands/progress.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "pgstat.h"
+#include "sofort/tableam/callbacks.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+typedef struct BuildState
+{
+	Relation	rel;
+	Relation	index;
+	IndexInfo  *info;
+	StoreDesc  *store;
+	Snapshot	snapshot;		/* SnapshotAny, or an MVCC snapshot */
+	uint64		horizon;
+	bool		anyvisible;
+	bool		unique;			/* uniqueness or exclusion is checked */
+
+	EState	   *estate;
+	ExprContext *econtext;
+	ExprState  *predicate;
+	TupleTableSlot *slot;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	IndexBuildCallback callback;
+	void	   *callback_state;
+	double		reltuples;
+} BuildState;
+
+static void
+build_begin(BuildState *build, Relation rel, Relation index, IndexInfo *info)
+{
+	memset(build, 0, sizeof(*build));
+	build->rel = rel;
+	build->index = index;
+	build->info = info;
+	build->store = store_open(rel);
+	build->unique = info->ii_Unique || info->ii_ExclusionOps != NULL;
+	build->estate = CreateExecutorState();
+	build->econtext = GetPerTupleExprContext(build->estate);
+	build->slot = table_slot_create(rel, NULL);
+	build->econtext->ecxt_scantuple = build->slot;
+	build->predicate = ExecPrepareQual(info->ii_Predicate, build->estate);
+}
+
+static void
+build_end(BuildState *build)
+{
+	ExecDropSingleTupleTableSlot(build->slot);
+	FreeExecutorState(build->estate);
+
+	/* these may have been pointing to the now-gone estate */
+	build->info->ii_ExpressionsState = NIL;
+	build->info->ii_PredicateState = NULL;
+}
+
+/* Index columns of a version; false if the predicate excludes it. */
+static bool
+form_entry(BuildState *build, const RowRef *ref)
+{
+	MemoryContextReset(build->econtext->ecxt_per_tuple_memory);
+	tableam_store_row(build->slot, build->rel, build->store, ref);
+	if (build->predicate != NULL && !ExecQual(build->predicate, build->econtext))
+		return false;
+	FormIndexDatum(build->info, build->slot, build->estate, build->values, build->isnull);
+	return true;
+}
+
+static void
+feed(BuildState *build, uint64 root, const RowRef *ref, bool alive)
+{
+	ItemPointerData tid;
+
+	if (!form_entry(build, ref))
+		return;
+	row_to_tid(root, &tid);
+	build->callback(build->index, &tid, build->values, build->isnull, alive,
+					build->callback_state);
+}
+
+/* ------------------------------------------------------------------------
+ * Versions in all states (SnapshotAny)
+ * ------------------------------------------------------------------------
+ */
+
+/* Was it updated, and is the next version in the same chain? */
+static bool
+is_hot_updated(BuildState *build, const RowRef *ref)
+{
+	uint64		end = word_read(&ref->words->end);
+	RowRef		next;
+
+	if (WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS)
+		return false;
+	return (end & END_UPDATED) && store_successor(build->store, ref, &next) &&
+		(word_read(&next.words->begin) & BEGIN_HEAP_ONLY) != 0;
+}
+
+/* Wait for a transaction whose outcome decides.  Then the state is read anew. */
+static void
+wait_for_writer(BuildState *build, TransactionId xid, const RowRef *ref)
+{
+	ItemPointerData tid;
+
+	row_to_tid(ref->row, &tid);
+	XactLockTableWait(xid, build->rel, &tid, XLTW_InsertIndexUnique);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static void
+warn_concurrent(BuildState *build, const char *what)
+{
+	if (!IsSystemRelation(build->rel))
+		elog(WARNING, "concurrent %s in progress within table \"%s\"", what,
+			 RelationGetRelationName(build->rel));
+}
+
+typedef enum BuildDecision
+{
+	BUILD_SKIP,
+	BUILD_DEAD,					/* index, but exclude from uniqueness checks */
+	BUILD_ALIVE,
+	BUILD_AGAIN					/* waited: decide again */
+} BuildDecision;
+
+static BuildDecision
+decide_inserting(BuildState *build, const RowRef *ref, TransactionId xid)
+{
+	if (build->anyvisible || TransactionIdIsCurrentTransactionId(xid))
+	{
+		build->reltuples += 1;
+		return BUILD_ALIVE;
+	}
+	warn_concurrent(build, "insert");
+	if (build->unique)
+	{
+		wait_for_writer(build, xid, ref);
+		return BUILD_AGAIN;
+	}
+	return BUILD_ALIVE;
+}
+
+static BuildDecision
+decide_deleting(BuildState *build, const RowRef *ref, TransactionId xid)
+{
+	if (build->anyvisible)
+	{
+		build->reltuples += 1;
+		return BUILD_DEAD;
+	}
+	if (TransactionIdIsCurrentTransactionId(xid))
+	{
+		/* if the build commits, so does the update */
+		if (!is_hot_updated(build, ref))
+			return BUILD_DEAD;
+		build->info->ii_BrokenHotChain = true;
+		return BUILD_SKIP;
+	}
+	warn_concurrent(build, "delete");
+	if (build->unique || is_hot_updated(build, ref))
+	{
+		wait_for_writer(build, xid, ref);
+		return BUILD_AGAIN;
+	}
+	build->reltuples += 1;
+	return BUILD_DEAD;
+}
+
+/* As heap does; see heapam_index_build_range_scan() for the reasons. */
+static BuildDecision
+decide_version(BuildState *build, const RowRef *ref)
+{
+	TransactionId xid = InvalidTransactionId;
+
+	switch (txn_version_state(ref->words, build->horizon, &xid))
+	{
+		case VERSION_FREE:
+		case VERSION_ABORTED:
+		case VERSION_DEAD:
+			return BUILD_SKIP;
+		case VERSION_LIVE:
+			build->reltuples += 1;
+			return BUILD_ALIVE;
+		case VERSION_RECENTLY_DEAD:
+			if (!is_hot_updated(build, ref))
+				return BUILD_DEAD;
+			if (build->anyvisible)
+				return BUILD_DEAD;	/* a summary may cover it as well */
+			build->info->ii_BrokenHotChain = true;
+			return BUILD_SKIP;
+		case VERSION_INSERTING:
+			return decide_inserting(build, ref, xid);
+		case VERSION_DELETING:
+			return decide_deleting(build, ref, xid);
+	}
+	return BUILD_SKIP;			/* keep compiler quiet */
+}
+
+/* One chain, newest version first, the root last. */
+static void
+build_chain(BuildState *build, const RowRef *root)
+{
+	RowRef		version;
+	RowRef		older;
+
+	if (!store_chain_newest(build->store, root, &version))
+		version = *root;
+	for (;;)
+	{
+		BuildDecision decision = decide_version(build, &version);
+
+		if (decision == BUILD_AGAIN)
+			continue;
+		if (decision != BUILD_SKIP)
+			feed(build, root->row, &version, decision == BUILD_ALIVE);
+		if (version.row == root->row ||
+			!store_chain_older(build->store, &version, &older))
+			break;
+		version = older;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Range scan
+ * ------------------------------------------------------------------------
+ */
+
+static void
+build_root(BuildState *build, const RowRef *root)
+{
+	RowRef		found;
+
+	if (build->snapshot == SnapshotAny)
+		build_chain(build, root);
+	else if (store_chain_fetch(build->rel, build->store, root->row, build->snapshot,
+							   &found, NULL))
+	{
+		build->reltuples += 1;
+		feed(build, root->row, &found, true);
+	}
+}
+
+/* The next root at or after *row within the block, to *ref. */
+static bool
+next_root(StoreDesc *store, uint64 *row, uint64 end, RowRef *ref)
+{
+	for (; *row < end; (*row)++)
+	{
+		uint64		begin;
+
+		if (!store_locate(store, *row, ref))
+			return false;
+		begin = word_read(&ref->words->begin);
+		if (begin != WORD_EMPTY && WORD_TAG(begin) != WORD_TAG_ABORTED &&
+			(begin & BEGIN_HEAP_ONLY) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+build_block(BuildState *build, BlockNumber block)
+{
+	uint64		row = (uint64) block * SOFORT_BLOCK_ROWS;
+	uint64		end = row + SOFORT_BLOCK_ROWS;
+	RowRef		root;
+
+	for (; next_root(build->store, &row, end, &root); row++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		build_root(build, &root);
+	}
+}
+
+double
+tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bool allow_sync,
+							   bool anyvisible, bool progress, BlockNumber start_block,
+							   BlockNumber nblocks, IndexBuildCallback callback,
+							   void *callback_state, TableScanDesc base)
+{
+	BuildState	build;
+	SofortScan	scan;
+	Snapshot	registered = NULL;
+	BlockNumber block;
+	int64		done = 0;
+
+	build_begin(&build, rel, index, info);
+	build.anyvisible = anyvisible;
+	build.callback = callback;
+	build.callback_state = callback_state;
+	Assert(!(anyvisible && build.unique));
+
+	if (base == NULL)
+	{
+		if (info->ii_Concurrent)
+			build.snapshot = registered = RegisterSnapshot(GetTransactionSnapshot());
+		else
+			build.snapshot = SnapshotAny;
+		base = table_beginscan_strat(rel, build.snapshot, 0, NULL, true, allow_sync);
+	}
+	else
+		build.snapshot = base->rs_snapshot; /* parallel build */
+	if (build.snapshot == SnapshotAny)
+		build.horizon = txn_horizon(rel);
+
+	scan = (SofortScan) base;
+	if (!allow_sync)
+	{
+		scan->first_block = Min(start_block, scan->nblocks);
+		if (nblocks != InvalidBlockNumber)
+			scan->end_block = (BlockNumber) Min((uint64) scan->first_block + nblocks,
+												scan->nblocks);
+	}
+	if (progress)
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, scan->nblocks);
+
+	while ((block = tableam_next_block(scan, ForwardScanDirection)) != InvalidBlockNumber)
+	{
+		scan->block = block;
+		scan->started = true;
+		build_block(&build, block);
+		done++;
+		if (progress)
+			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
+										 base->rs_parallel ? (int64) block + 1 : done);
+	}
+	if (progress)
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, scan->nblocks);
+
+	table_endscan(base);
+	if (registered)
+		UnregisterSnapshot(registered);
+	build_end(&build);
+	return build.reltuples;
+}
+
+/* ------------------------------------------------------------------------
+ * Validation (CREATE INDEX CONCURRENTLY)
+ * ------------------------------------------------------------------------
+ */
+
+typedef struct EntryCursor
+{
+	Tuplesortstate *sort;
+	ItemPointerData tid;
+	bool		valid;			/* tid is set */
+	bool		exhausted;
+} EntryCursor;
+
+/* Is this root in the index?  Roots are asked for in ascending order. */
+static bool
+cursor_contains(EntryCursor *cursor, ItemPointer root)
+{
+	while (!cursor->exhausted &&
+		   (!cursor->valid || ItemPointerCompare(&cursor->tid, root) < 0))
+	{
+		Datum		value;
+		bool		isnull;
+
+		if (!compat_tuplesort_getdatum(cursor->sort, &value, &isnull))
+		{
+			cursor->exhausted = true;
+			break;
+		}
+		itemptr_decode(&cursor->tid, DatumGetInt64(value));
+		cursor->valid = true;
+	}
+	return !cursor->exhausted && ItemPointerEquals(&cursor->tid, root);
+}
+
+static void
+validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
+			   ValidateIndexState *state)
+{
+	uint64		row = (uint64) block * SOFORT_BLOCK_ROWS;
+	uint64		end = row + SOFORT_BLOCK_ROWS;
+	RowRef		root;
+	RowRef		found;
+
+	for (; next_root(build->store, &row, end, &root); row++)
+	{
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!store_chain_fetch(build->rel, build->store, root.row, build->snapshot, &found,
+							   NULL))
+			continue;
+		state->htups += 1;
+		row_to_tid(root.row, &tid);
+		if (cursor_contains(cursor, &tid) || !form_entry(build, &found))
+			continue;
+		index_insert(build->index, build->values, build->isnull, &tid, build->rel,
+					 build->info->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+					 false, build->info);
+		state->tups_inserted += 1;
+	}
+}
+
+void
+tableam_index_validate_scan(Relation rel, Relation index, IndexInfo *info, Snapshot snapshot,
+							ValidateIndexState *state)
+{
+	BuildState	build;
+	EntryCursor cursor = {.sort = state->tuplesort};
+	BlockNumber nblocks;
+
+	build_begin(&build, rel, index, info);
+	build.snapshot = snapshot;
+	nblocks = store_nblocks(build.store);
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, nblocks);
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		validate_block(&build, block, &cursor, state);
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, block + 1);
+	}
+	build_end(&build);
+}

@@ -1,0 +1,348 @@
+/*-------------------------------------------------------------------------
+ *
+ * modify.c
+ *	  INSERT, UPDATE, DELETE.
+ *
+ * Serializable transactions: heap looks for conflicting predicate locks and
+ * changes the page under one page lock.  There is none here; instead writers
+ * change the words first and look for locks afterwards, while readers take
+ * their lock first and read the words afterwards (index_fetch.c, scan.c).
+ * Whichever comes second sees the other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/sysattr.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/tableam/callbacks.h"
+#include "storage/predicate.h"
+#include "utils/datum.h"
+
+TxnRow
+tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
+{
+	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words};
+
+	row_to_tid(ref->row, &row.tid);
+	return row;
+}
+
+/* ------------------------------------------------------------------------
+ * INSERT
+ * ------------------------------------------------------------------------
+ */
+
+static void
+insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, RowRef *ref)
+{
+	StoreDesc  *store;
+
+	txn_begin_write();
+	store = store_open(rel);
+	slot_getallattrs(slot);
+	store_insert(rel, store, slot->tts_values, slot->tts_isnull, txn_progress_word(cid), ref);
+	slot->tts_tableOid = RelationGetRelid(rel);
+	row_to_tid(ref->row, &slot->tts_tid);
+}
+
+void
+tableam_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+					 struct BulkInsertStateData *bistate)
+{
+	RowRef		ref;
+
+	insert_row(rel, slot, cid, &ref);
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+	pgstat_count_heap_insert(rel, 1);
+}
+
+/*
+ * Nobody can meet the row before it is in an index, so the token may follow
+ * it.
+ */
+void
+tableam_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
+								 int options, struct BulkInsertStateData *bistate, uint32 token)
+{
+	RowRef		ref;
+
+	insert_row(rel, slot, cid, &ref);
+	txn_speculate(store_open(rel)->id, ref.row, token);
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+	pgstat_count_heap_insert(rel, 1);
+}
+
+/*
+ * A row that lost the race is aborted alone, before the token is released, so
+ * that whoever waited for it finds it gone.  The end of the transaction leaves
+ * the word alone, because it no longer names it.
+ */
+void
+tableam_tuple_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 token,
+								   bool succeeded)
+{
+	if (!succeeded)
+	{
+		StoreDesc  *store = store_open(rel);
+		RowRef		ref;
+		uint64		begin;
+
+		if (!tableam_locate(store, &slot->tts_tid, &ref))
+			elog(ERROR, "speculatively inserted row has vanished");
+		begin = word_read(&ref.words->begin);
+		if (!txn_word_is_mine(begin) || !word_cas(&ref.words->begin, begin, WORD_ABORTED))
+			elog(ERROR, "speculatively inserted row is not ours");
+		pm_flush(ref.words, sizeof(RowWords));
+		pgstat_count_heap_delete(rel);
+	}
+	txn_speculation_end();
+}
+
+void
+tableam_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid,
+					 int options, struct BulkInsertStateData *bistate)
+{
+	StoreDesc  *store;
+	Datum	  **values = palloc(nslots * sizeof(Datum *));
+	bool	  **isnull = palloc(nslots * sizeof(bool *));
+	uint64	   *rows = palloc(nslots * sizeof(uint64));
+
+	txn_begin_write();
+	store = store_open(rel);
+	for (int i = 0; i < nslots; i++)
+	{
+		slot_getallattrs(slots[i]);
+		values[i] = slots[i]->tts_values;
+		isnull[i] = slots[i]->tts_isnull;
+	}
+	store_insert_many(rel, store, values, isnull, nslots, txn_progress_word(cid), rows);
+	for (int i = 0; i < nslots; i++)
+	{
+		slots[i]->tts_tableOid = RelationGetRelid(rel);
+		row_to_tid(rows[i], &slots[i]->tts_tid);
+	}
+
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+	pgstat_count_heap_insert(rel, nslots);
+	pfree(rows);
+	pfree(isnull);
+	pfree(values);
+}
+
+/* ------------------------------------------------------------------------
+ * Failures
+ * ------------------------------------------------------------------------
+ */
+
+/* The row id was freed meanwhile; see heap_update() about the choice. */
+TM_Result
+tableam_row_is_gone(ItemPointer tid, TM_FailureData *tmfd)
+{
+	tmfd->ctid = *tid;
+	tmfd->xmax = InvalidTransactionId;
+	tmfd->cmax = InvalidCommandId;
+	return TM_Deleted;
+}
+
+/*
+ * Add the TID of the next version, where heap has its t_ctid: the version
+ * itself if it was deleted.
+ */
+TM_Result
+tableam_fill_ctid(StoreDesc *store, const RowRef *ref, TM_Result result, TM_FailureData *tmfd)
+{
+	uint64		end = word_read(&ref->words->end);
+	RowRef		successor;
+
+	row_to_tid(ref->row, &tmfd->ctid);
+	if (WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS)
+		return result;
+	if (end & END_MOVED)
+	{
+		ItemPointerSetMovedPartitions(&tmfd->ctid);
+		if (result == TM_Deleted)
+			result = TM_Updated;
+	}
+	else if ((end & END_UPDATED) && store_successor(store, ref, &successor))
+		row_to_tid(successor.row, &tmfd->ctid);
+	return result;
+}
+
+/* ------------------------------------------------------------------------
+ * DELETE
+ * ------------------------------------------------------------------------
+ */
+
+TM_Result
+tableam_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
+					 Snapshot crosscheck, bool wait, TM_FailureData *tmfd, bool changing_part)
+{
+	StoreDesc  *store;
+	RowRef		ref;
+	TxnRow		row;
+	TM_Result	result;
+
+	txn_begin_write();
+	store = store_open(rel);
+	if (!tableam_locate(store, tid, &ref))
+		return tableam_row_is_gone(tid, tmfd);
+
+	row = tableam_txn_row(rel, store, &ref);
+	txn_log(store->id, TXN_ENTRY_END, ref.row, 1);
+	result = txn_claim_row(&row, cid, crosscheck,
+						   END_KEYS | (changing_part ? END_MOVED : 0), wait, tmfd);
+	if (result == TM_Invisible)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("attempted to delete invisible tuple")));
+	if (result != TM_Ok)
+		return tableam_fill_ctid(store, &ref, result, tmfd);
+
+	CheckForSerializableConflictIn(rel, tid, ItemPointerGetBlockNumber(tid));
+	pgstat_count_heap_delete(rel);
+	return TM_Ok;
+}
+
+/* ------------------------------------------------------------------------
+ * UPDATE
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Is the image of two values the same?  As on heap, bytes decide and not an
+ * operator; but how a varlena is packed does not matter, because no index sees
+ * the difference.
+ */
+static bool
+same_image(Form_pg_attribute att, Datum a, Datum b)
+{
+	struct varlena *va;
+	struct varlena *vb;
+	bool		same;
+
+	if (att->attbyval || att->attlen != -1)
+		return datumIsEqual(a, b, att->attbyval, att->attlen);
+	if (DatumGetPointer(a) == DatumGetPointer(b))
+		return true;
+
+	va = pg_detoast_datum_packed((struct varlena *) DatumGetPointer(a));
+	vb = pg_detoast_datum_packed((struct varlena *) DatumGetPointer(b));
+	same = VARSIZE_ANY_EXHDR(va) == VARSIZE_ANY_EXHDR(vb) &&
+		memcmp(VARDATA_ANY(va), VARDATA_ANY(vb), VARSIZE_ANY_EXHDR(va)) == 0;
+	if ((Pointer) va != DatumGetPointer(a))
+		pfree(va);
+	if ((Pointer) vb != DatumGetPointer(b))
+		pfree(vb);
+	return same;
+}
+
+/*
+ * Does the update change one of these attributes?  A whole-row reference or a
+ * system column in an index counts as changed.
+ */
+static bool
+attrs_changed(Relation rel, Bitmapset *attrs, const Datum *old_values, const bool *old_isnull,
+			  TupleTableSlot *slot)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	int			member = -1;
+
+	while ((member = bms_next_member(attrs, member)) >= 0)
+	{
+		int			attnum = member + FirstLowInvalidHeapAttributeNumber;
+
+		if (attnum == TableOidAttributeNumber)
+			continue;
+		if (attnum <= 0)
+			return true;
+		if (old_isnull[attnum - 1] != slot->tts_isnull[attnum - 1])
+			return true;
+		if (!old_isnull[attnum - 1] &&
+			!same_image(TupleDescAttr(desc, attnum - 1), old_values[attnum - 1],
+						slot->tts_values[attnum - 1]))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * heap_only: no index needs a new entry.  keys: a column that a foreign key
+ * could refer to changes, which excludes KEY SHARE.
+ */
+static void
+classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlot *slot,
+				bool *heap_only, bool *keys)
+{
+	Bitmapset  *hot_attrs = RelationGetIndexAttrBitmap(rel, COMPAT_HOT_BLOCKING_ATTRS);
+	Bitmapset  *key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	Datum		values[MaxTupleAttributeNumber];
+	bool		isnull[MaxTupleAttributeNumber];
+	Bitmapset  *attrs = bms_union(hot_attrs, key_attrs);
+
+	if (!bms_is_empty(attrs))
+		store_decode_some(store, old, attrs, values, isnull);
+	*heap_only = !attrs_changed(rel, hot_attrs, values, isnull, slot);
+	*keys = attrs_changed(rel, key_attrs, values, isnull, slot);
+	bms_free(attrs);
+	bms_free(key_attrs);
+	bms_free(hot_attrs);
+}
+
+TM_Result
+tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
+					 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
+					 LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
+{
+	StoreDesc  *store;
+	RowRef		old;
+	RowRef		new;
+	TxnRow		old_row;
+	TxnRow		new_row;
+	ItemPointerData old_tid = *otid;
+	bool		heap_only;
+	bool		keys;
+	TM_Result	result;
+
+	*lockmode = LockTupleExclusive;
+	*update_indexes = COMPAT_UPDATE_INDEXES_NONE;
+
+	txn_begin_write();
+	store = store_open(rel);
+	if (!tableam_locate(store, &old_tid, &old))
+		return tableam_row_is_gone(&old_tid, tmfd);
+
+	slot_getallattrs(slot);
+	classify_update(rel, store, &old, slot, &heap_only, &keys);
+	if (!keys)
+		*lockmode = LockTupleNoKeyExclusive;
+
+	old_row = tableam_txn_row(rel, store, &old);
+	txn_log_update(store->id, old.row, store_next_row(rel, store));
+	result = txn_claim_row(&old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
+						   wait, tmfd);
+	if (result == TM_Invisible)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("attempted to update invisible tuple")));
+	if (result != TM_Ok)
+		return tableam_fill_ctid(store, &old, result, tmfd);
+
+	CheckForSerializableConflictIn(rel, &old_tid, ItemPointerGetBlockNumber(&old_tid));
+	store_insert_successor(rel, store, &old, slot->tts_values, slot->tts_isnull,
+						   txn_progress_word(cid), heap_only, &new);
+	new_row = tableam_txn_row(rel, store, &new);
+	txn_carry_lockers(&old_row, &new_row);
+
+	slot->tts_tableOid = RelationGetRelid(rel);
+	slot->tts_tid = new_row.tid;
+	if (!heap_only)
+		*update_indexes = COMPAT_UPDATE_INDEXES_ALL;
+	compat_count_update(rel, heap_only);
+	return TM_Ok;
+}

@@ -1,0 +1,249 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_block.c
+ *	  Scans that ask for blocks: bitmap, TABLESAMPLE, ANALYZE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "access/tsmapi.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/tidbitmap.h"
+#include "pgstat.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/tableam/callbacks.h"
+#include "storage/predicate.h"
+
+/* ------------------------------------------------------------------------
+ * Bitmap scans.  An index points to the roots of chains: both an exact and a
+ * lossy page stand for the roots in that block, wherever their visible
+ * versions lie.  A lossy page must not return the heap-only versions that
+ * happen to lie in the block: their roots' blocks do.
+ * ------------------------------------------------------------------------
+ */
+
+#if PG_VERSION_NUM < 180000
+
+/* A row that an index entry may point to: not free, not heap-only. */
+static bool
+is_root(SofortScan scan, uint64 row)
+{
+	RowRef		ref;
+	uint64		begin;
+
+	if (!store_locate(scan->store, row, &ref))
+		return false;
+	begin = word_read(&ref.words->begin);
+	return begin != WORD_EMPTY && WORD_TAG(begin) != WORD_TAG_ABORTED &&
+		(begin & BEGIN_HEAP_ONLY) == 0;
+}
+
+static void
+add_visible_version(SofortScan scan, uint64 root)
+{
+	TableScanDesc base = &scan->base;
+
+	if (tableam_fetch_chain(base->rs_rd, scan->store, root, base->rs_snapshot,
+							&scan->rows[scan->nrows], NULL))
+		scan->nrows++;
+}
+
+bool
+tableam_scan_bitmap_next_block(TableScanDesc base, TBMIterateResult *tbmres)
+{
+	SofortScan	scan = (SofortScan) base;
+	uint64		first_row = (uint64) tbmres->blockno * SOFORT_BLOCK_ROWS;
+
+	scan->nrows = 0;
+	scan->next = 0;
+
+	epoch_enter();
+	if (tbmres->ntuples >= 0)
+	{
+		for (int i = 0; i < tbmres->ntuples; i++)
+		{
+			OffsetNumber offset = tbmres->offsets[i];
+
+			if (offset >= FirstOffsetNumber && offset <= SOFORT_BLOCK_ROWS)
+				add_visible_version(scan, first_row + offset - 1);
+		}
+	}
+	else
+	{
+		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
+			if (is_root(scan, first_row + i))
+				add_visible_version(scan, first_row + i);
+	}
+	epoch_exit();
+	return scan->nrows > 0;
+}
+
+bool
+tableam_scan_bitmap_next_tuple(TableScanDesc base, TBMIterateResult *tbmres,
+							   TupleTableSlot *slot)
+{
+	SofortScan	scan = (SofortScan) base;
+
+	if (scan->next >= scan->nrows)
+		return false;
+
+	pgstat_count_heap_fetch(base->rs_rd);
+	tableam_store_row(slot, base->rs_rd, scan->store, &scan->rows[scan->next++]);
+	return true;
+}
+#endif
+
+/* ------------------------------------------------------------------------
+ * TABLESAMPLE
+ * ------------------------------------------------------------------------
+ */
+
+bool
+tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
+{
+	SofortScan	scan = (SofortScan) base;
+	TsmRoutine *tsm = state->tsmroutine;
+
+	if (scan->nblocks == 0)
+		return false;
+
+	if (tsm->NextSampleBlock)
+		scan->block = tsm->NextSampleBlock(state, scan->nblocks);
+	else
+		scan->block = tableam_next_block(scan, ForwardScanDirection);
+
+	scan->started = BlockNumberIsValid(scan->block);
+	return scan->started;
+}
+
+bool
+tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, TupleTableSlot *slot)
+{
+	SofortScan	scan = (SofortScan) base;
+	TsmRoutine *tsm = state->tsmroutine;
+	BlockHeader *block = store_block(scan->store, scan->block);
+	OffsetNumber last = block ? block->capacity : 0;
+
+	for (;;)
+	{
+		OffsetNumber offset;
+		RowRef		ref;
+		bool		visible;
+
+		CHECK_FOR_INTERRUPTS();
+		offset = tsm->NextSampleTuple(state, scan->block, last);
+		if (!OffsetNumberIsValid(offset))
+			break;
+
+		epoch_enter();
+		visible = store_locate(scan->store, (uint64) scan->block * SOFORT_BLOCK_ROWS +
+							   offset - 1, &ref) &&
+			word_read(&ref.words->begin) != WORD_EMPTY;
+		if (visible)
+		{
+			visible = txn_version_visible(scan->store->id, ref.row, ref.words,
+										  base->rs_snapshot);
+			if (scan->check_conflicts)
+				txn_serializable_conflict_out(base->rs_rd, ref.words, visible,
+											  base->rs_snapshot);
+		}
+		epoch_exit();
+		if (!visible)
+			continue;
+
+		tableam_store_row(slot, base->rs_rd, scan->store, &ref);
+		pgstat_count_heap_getnext(base->rs_rd);
+		return true;
+	}
+
+	ExecClearTuple(slot);
+	return false;
+}
+
+/* ------------------------------------------------------------------------
+ * ANALYZE
+ * ------------------------------------------------------------------------
+ */
+
+#if PG_VERSION_NUM < 170000
+bool
+tableam_scan_analyze_next_block(TableScanDesc base, BlockNumber block,
+								BufferAccessStrategy strategy)
+{
+	SofortScan	scan = (SofortScan) base;
+
+	scan->block = block;
+	scan->next = 0;
+	return true;
+}
+#endif
+
+/*
+ * Is a row of this state part of the sample?  Counts as heap does: a
+ * transaction in progress has not happened yet, unless it is our own.
+ */
+static bool
+count_for_sample(TxnVersionState state, TransactionId xid, double *liverows, double *deadrows)
+{
+	bool		mine = TransactionIdIsValid(xid) && TransactionIdIsCurrentTransactionId(xid);
+	bool		live = false;
+
+	switch (state)
+	{
+		case VERSION_FREE:
+			return false;
+		case VERSION_ABORTED:
+		case VERSION_DEAD:
+		case VERSION_RECENTLY_DEAD:
+			break;
+		case VERSION_LIVE:
+			live = true;
+			break;
+		case VERSION_INSERTING:
+			if (!mine)
+				return false;
+			live = true;
+			break;
+		case VERSION_DELETING:
+			live = !mine;
+			break;
+	}
+	if (live)
+		*liverows += 1;
+	else
+		*deadrows += 1;
+	return live;
+}
+
+bool
+tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
+								double *liverows, double *deadrows, TupleTableSlot *slot)
+{
+	SofortScan	scan = (SofortScan) base;
+	uint64		horizon = txn_widen(oldest_xmin);
+
+	while (scan->next < SOFORT_BLOCK_ROWS)
+	{
+		uint64		row = (uint64) scan->block * SOFORT_BLOCK_ROWS + scan->next++;
+		TransactionId xid = InvalidTransactionId;
+		TxnVersionState state = VERSION_FREE;
+		RowRef		ref;
+
+		epoch_enter();
+		if (store_locate(scan->store, row, &ref))
+			state = txn_version_state(ref.words, horizon, &xid);
+		epoch_exit();
+
+		if (count_for_sample(state, xid, liverows, deadrows))
+		{
+			tableam_store_row(slot, base->rs_rd, scan->store, &ref);
+			return true;
+		}
+	}
+
+	ExecClearTuple(slot);
+	return false;
+}

@@ -1,0 +1,235 @@
+/*-------------------------------------------------------------------------
+ *
+ * slot.c
+ *	  Tuple table slots for row versions of a sofort store.
+ *
+ * A slot is a virtual slot that remembers the version it came from: columns
+ * are decoded from left to right when somebody asks for them, by-reference
+ * values stay in the pool until the slot is materialized, and the system
+ * columns come from the words as they were when the slot was filled.  A slot
+ * may also hold values set from outside (COPY, ExecStoreVirtualTuple); then
+ * there is no version.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "executor/tuptable.h"
+#include "sofort/tableam/callbacks.h"
+
+typedef struct SofortSlot
+{
+	VirtualTupleTableSlot base;
+	StoreDesc  *store;			/* NULL: values set from outside */
+	RowRef		ref;
+	RowWords	words;			/* when the slot was filled */
+} SofortSlot;
+
+static void
+slot_init(TupleTableSlot *slot)
+{
+	((SofortSlot *) slot)->store = NULL;
+}
+
+static void
+slot_release(TupleTableSlot *slot)
+{
+}
+
+static void
+slot_clear(TupleTableSlot *slot)
+{
+	((SofortSlot *) slot)->store = NULL;
+	TTSOpsVirtual.clear(slot);
+}
+
+void
+tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref)
+{
+	SofortSlot *s = (SofortSlot *) slot;
+
+	Assert(TTS_IS_SOFORT(slot));
+	if (TTS_SHOULDFREE(slot))
+		TTSOpsVirtual.clear(slot);
+
+	s->store = store;
+	s->ref = *ref;
+	s->words.begin = word_read(&ref->words->begin);
+	s->words.end = word_read(&ref->words->end);
+	slot->tts_nvalid = 0;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_tableOid = RelationGetRelid(rel);
+	row_to_tid(ref->row, &slot->tts_tid);
+}
+
+const RowRef *
+tableam_slot_row(TupleTableSlot *slot)
+{
+	if (!TTS_IS_SOFORT(slot) || TTS_EMPTY(slot) || ((SofortSlot *) slot)->store == NULL)
+		return NULL;
+	return &((SofortSlot *) slot)->ref;
+}
+
+static void
+slot_getsomeattrs_sofort(TupleTableSlot *slot, int natts)
+{
+	SofortSlot *s = (SofortSlot *) slot;
+
+	if (s->store == NULL)
+		elog(ERROR, "slot without a row version lacks attribute %d", natts);
+
+	store_decode(s->store, &s->ref, slot->tts_nvalid, natts,
+				 slot->tts_values, slot->tts_isnull);
+	slot->tts_nvalid = natts;
+}
+
+static SofortSlot *
+slot_with_row(TupleTableSlot *slot)
+{
+	SofortSlot *s = (SofortSlot *) slot;
+
+	Assert(!TTS_EMPTY(slot));
+	if (s->store == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot retrieve a system column in this context")));
+	return s;
+}
+
+/* Heap has one field for cmin and cmax, and shows it in both columns. */
+static CommandId
+shown_command(const RowWords *words)
+{
+	if (WORD_TAG(words->end) == WORD_TAG_PROGRESS)
+		return txn_word_command(words->end);
+	return txn_word_command(words->begin);
+}
+
+static Datum
+slot_getsysattr_sofort(TupleTableSlot *slot, int attnum, bool *isnull)
+{
+	SofortSlot *s = slot_with_row(slot);
+
+	*isnull = false;
+	switch (attnum)
+	{
+		case MinTransactionIdAttributeNumber:
+			return TransactionIdGetDatum(txn_word_xid(s->words.begin));
+		case MaxTransactionIdAttributeNumber:
+			return TransactionIdGetDatum(txn_word_xid(s->words.end));
+		case MinCommandIdAttributeNumber:
+		case MaxCommandIdAttributeNumber:
+			return CommandIdGetDatum(shown_command(&s->words));
+		default:
+			elog(ERROR, "invalid system attribute number %d", attnum);
+	}
+	return (Datum) 0;			/* keep compiler quiet */
+}
+
+#if PG_VERSION_NUM >= 170000
+static bool
+slot_is_current_xact_tuple_sofort(TupleTableSlot *slot)
+{
+	return txn_word_is_mine(slot_with_row(slot)->words.begin);
+}
+#endif
+
+static void
+slot_materialize_sofort(TupleTableSlot *slot)
+{
+	slot_getallattrs(slot);
+	TTSOpsVirtual.materialize(slot);
+}
+
+static void
+slot_copy(TupleTableSlot *dst, TupleTableSlot *src)
+{
+	int			natts = src->tts_tupleDescriptor->natts;
+	SofortSlot *d = (SofortSlot *) dst;
+
+	Assert(natts <= dst->tts_tupleDescriptor->natts);
+	slot_clear(dst);
+	slot_getallattrs(src);
+	memcpy(dst->tts_values, src->tts_values, natts * sizeof(Datum));
+	memcpy(dst->tts_isnull, src->tts_isnull, natts * sizeof(bool));
+	dst->tts_nvalid = natts;
+	dst->tts_flags &= ~TTS_FLAG_EMPTY;
+	dst->tts_tid = src->tts_tid;
+	dst->tts_tableOid = src->tts_tableOid;
+
+	if (TTS_IS_SOFORT(src) && natts == dst->tts_tupleDescriptor->natts)
+	{
+		SofortSlot *s = (SofortSlot *) src;
+
+		d->store = s->store;
+		d->ref = s->ref;
+		d->words = s->words;
+	}
+
+	/* the copy must not depend on the source, nor on the row's staying */
+	TTSOpsVirtual.materialize(dst);
+}
+
+/*
+ * A heap tuple with the identity that heap would give it: PL/pgSQL and
+ * composite values look at its system columns.
+ */
+static HeapTuple
+slot_copy_heap_tuple(TupleTableSlot *slot)
+{
+	SofortSlot *s = (SofortSlot *) slot;
+	HeapTuple	tuple;
+
+	Assert(!TTS_EMPTY(slot));
+	slot_getallattrs(slot);
+	tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
+	tuple->t_self = slot->tts_tid;
+	tuple->t_tableOid = slot->tts_tableOid;
+	if (s->store != NULL)
+	{
+		HeapTupleHeader header = tuple->t_data;
+
+		header->t_ctid = slot->tts_tid;
+		HeapTupleHeaderSetXmin(header, txn_word_xid(s->words.begin));
+		HeapTupleHeaderSetXmax(header, txn_word_xid(s->words.end));
+		HeapTupleHeaderSetCmin(header, shown_command(&s->words));
+		if (!TransactionIdIsValid(HeapTupleHeaderGetRawXmax(header)))
+			header->t_infomask |= HEAP_XMAX_INVALID;
+	}
+	return tuple;
+}
+
+static MinimalTuple
+slot_copy_minimal_tuple(TupleTableSlot *slot)
+{
+	Assert(!TTS_EMPTY(slot));
+	slot_getallattrs(slot);
+	return heap_form_minimal_tuple(slot->tts_tupleDescriptor, slot->tts_values,
+								   slot->tts_isnull);
+}
+
+const TupleTableSlotOps TTSOpsSofort = {
+	.base_slot_size = sizeof(SofortSlot),
+	.init = slot_init,
+	.release = slot_release,
+	.clear = slot_clear,
+	.getsomeattrs = slot_getsomeattrs_sofort,
+	.getsysattr = slot_getsysattr_sofort,
+#if PG_VERSION_NUM >= 170000
+	.is_current_xact_tuple = slot_is_current_xact_tuple_sofort,
+#endif
+	.materialize = slot_materialize_sofort,
+	.copyslot = slot_copy,
+	.get_heap_tuple = NULL,
+	.get_minimal_tuple = NULL,
+	.copy_heap_tuple = slot_copy_heap_tuple,
+	.copy_minimal_tuple = slot_copy_minimal_tuple,
+};
+
+const TupleTableSlotOps *
+tableam_slot_callbacks(Relation rel)
+{
+	return &TTSOpsSofort;
+}

@@ -1,0 +1,360 @@
+/*-------------------------------------------------------------------------
+ *
+ * vacuum.c
+ *	  VACUUM: prunes blocks, removes index entries of dead rows, frees rows.
+ *
+ * Order of a pass: collect dead roots until maintenance_work_mem is full;
+ * remove their entries from all indexes; make that removal durable (the
+ * indexes write WAL, and nobody has flushed it); only then free the rows.  A
+ * crash before the last step leaves dead roots without entries, which the next
+ * VACUUM finds again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/multixact.h"
+#include "commands/dbcommands.h"
+#include "commands/progress.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/autovacuum.h"
+#include "sofort/tableam/callbacks.h"
+#include "storage/procarray.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/pg_rusage.h"
+#include "utils/timestamp.h"
+
+/* Orphans of crashed CREATEs are looked for at most this often, per backend. */
+#define ORPHAN_INTERVAL_MS		60000
+
+typedef struct VacuumState
+{
+	Relation	rel;
+	StoreDesc  *store;
+	BufferAccessStrategy strategy;
+	uint64		horizon;
+	bool		index_vacuum;	/* INDEX_CLEANUP */
+	int			nindexes;
+	Relation   *indexes;
+	IndexBulkDeleteResult **index_stats;
+
+	/* dead roots, ascending */
+	uint64	   *dead;
+	int64		ndead;
+	int64		max_dead;
+
+	/* results */
+	BlockNumber nblocks;
+	BlockNumber released;
+	int			index_scans;
+	int64		removed;
+	int64		kept_dead;		/* INDEX_CLEANUP off */
+	int64		live;
+	int64		recently_dead;
+} VacuumState;
+
+static void
+open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
+			BufferAccessStrategy strategy)
+{
+	int			work_mem;
+
+	memset(vac, 0, sizeof(*vac));
+	vac->rel = rel;
+	vac->store = store_open(rel);
+	vac->strategy = strategy;
+	vac->horizon = txn_horizon(rel);
+	vac->nblocks = store_nblocks(vac->store);
+	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
+	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
+	vac->index_stats = palloc0((vac->nindexes + 1) * sizeof(IndexBulkDeleteResult *));
+
+	work_mem = IsAutoVacuumWorkerProcess() && autovacuum_work_mem != -1 ?
+		autovacuum_work_mem : maintenance_work_mem;
+	vac->max_dead = (int64) work_mem * 1024 / sizeof(uint64);
+	vac->max_dead = Min(vac->max_dead, ((int64) vac->nblocks + 1) * SOFORT_BLOCK_ROWS);
+	vac->max_dead = Max(vac->max_dead, SOFORT_BLOCK_ROWS);
+	vac->dead = MemoryContextAllocHuge(CurrentMemoryContext, vac->max_dead * sizeof(uint64));
+}
+
+/* ------------------------------------------------------------------------
+ * Indexes
+ * ------------------------------------------------------------------------
+ */
+
+static int
+compare_rows(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool
+entry_is_dead(ItemPointer tid, void *arg)
+{
+	VacuumState *vac = arg;
+	uint64		row;
+
+	if (!row_tid_is_valid(tid))
+		return false;
+	row = row_from_tid(tid);
+	if (row < vac->dead[0] || row > vac->dead[vac->ndead - 1])
+		return false;
+	return bsearch(&row, vac->dead, vac->ndead, sizeof(uint64), compare_rows) != NULL;
+}
+
+static IndexVacuumInfo
+index_vacuum_info(VacuumState *vac, Relation index, double rows, bool estimated)
+{
+	IndexVacuumInfo info;
+
+	memset(&info, 0, sizeof(info));
+	info.index = index;
+	info.analyze_only = false;
+	info.report_progress = false;
+	info.estimated_count = estimated;
+	info.message_level = DEBUG2;
+	info.num_heap_tuples = rows;
+	info.strategy = vac->strategy;
+	return info;
+}
+
+static void
+remove_index_entries(VacuumState *vac)
+{
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
+	for (int i = 0; i < vac->nindexes; i++)
+	{
+		IndexVacuumInfo info = index_vacuum_info(vac, vac->indexes[i],
+												 vac->rel->rd_rel->reltuples, true);
+
+		vac->index_stats[i] = index_bulk_delete(&info, vac->index_stats[i],
+												entry_is_dead, vac);
+	}
+	vac->index_scans++;
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, vac->index_scans);
+}
+
+/* Free the dead roots collected so far. */
+static void
+free_dead_rows(VacuumState *vac)
+{
+	if (vac->ndead == 0)
+		return;
+	if (vac->nindexes > 0)
+	{
+		if (!vac->index_vacuum)
+		{
+			vac->kept_dead += vac->ndead;
+			vac->ndead = 0;
+			return;
+		}
+		remove_index_entries(vac);
+		txn_flush_all_wal();
+	}
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
+	for (int64 done = 0; done < vac->ndead;)
+	{
+		int			n = (int) Min(vac->ndead - done, SOFORT_BLOCK_ROWS);
+
+		compat_vacuum_delay_point();
+		store_free_rows(vac->rel, vac->store, vac->dead + done, n);
+		done += n;
+	}
+	vac->removed += vac->ndead;
+	vac->ndead = 0;
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
+}
+
+static void
+cleanup_indexes(VacuumState *vac)
+{
+	if (!vac->index_vacuum)
+		return;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_INDEX_CLEANUP);
+	for (int i = 0; i < vac->nindexes; i++)
+	{
+		IndexVacuumInfo info = index_vacuum_info(vac, vac->indexes[i], (double) vac->live, false);
+		IndexBulkDeleteResult *stats;
+
+		stats = index_vacuum_cleanup(&info, vac->index_stats[i]);
+		vac->index_stats[i] = stats;
+		if (stats != NULL && !stats->estimated_count)
+			compat_update_relstats(vac->indexes[i], stats->num_pages, stats->num_index_tuples,
+								   false, InvalidTransactionId, InvalidMultiXactId);
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * ------------------------------------------------------------------------
+ */
+
+static void
+prune_table(VacuumState *vac)
+{
+	StorePruneResult *result = palloc(sizeof(StorePruneResult));
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
+	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, vac->nblocks);
+	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLES, vac->max_dead);
+
+	for (BlockNumber block = 0; block < vac->nblocks; block++)
+	{
+		compat_vacuum_delay_point();
+		if (vac->ndead + SOFORT_BLOCK_ROWS > vac->max_dead)
+			free_dead_rows(vac);
+
+		store_prune_block(vac->rel, vac->store, block, vac->horizon, result);
+		memcpy(vac->dead + vac->ndead, result->dead, result->ndead * sizeof(uint64));
+		vac->ndead += result->ndead;
+		vac->live += result->nlive;
+		vac->recently_dead += result->nrecently_dead;
+		vac->removed += result->nfreed;
+
+		if (VacuumCostActive)
+			VacuumCostBalance += VacuumCostPageHit;
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block + 1);
+		pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_TUPLES, vac->ndead);
+	}
+	free_dead_rows(vac);
+	pfree(result);
+}
+
+/*
+ * Rows hold no 32-bit transaction ids, and nothing but words of running
+ * transactions needs the commit log: so relfrozenxid, where ALTER TABLE or
+ * REFRESH have set it, simply follows.
+ */
+static void
+update_statistics(VacuumState *vac, TransactionId oldest_xmin, MultiXactId oldest_mxact)
+{
+	Form_pg_class form = vac->rel->rd_rel;
+
+	compat_update_relstats(vac->rel, store_nblocks(vac->store), (double) vac->live,
+						   vac->nindexes > 0,
+						   TransactionIdIsValid(form->relfrozenxid) ? oldest_xmin :
+						   InvalidTransactionId,
+						   MultiXactIdIsValid(form->relminmxid) ? oldest_mxact :
+						   InvalidMultiXactId);
+}
+
+static void
+collect_orphans_now_and_then(void)
+{
+	static TimestampTz last = 0;
+	TimestampTz now = GetCurrentTimestamp();
+	int			n;
+
+	if (last != 0 && !TimestampDifferenceExceeds(last, now, ORPHAN_INTERVAL_MS))
+		return;
+	last = now;
+	n = store_collect_orphans();
+	if (n > 0)
+		ereport(LOG,
+				(errmsg_plural("dropped the data of %d sofort table whose creation was lost in a crash",
+							   "dropped the data of %d sofort tables whose creation was lost in a crash",
+							   n, n)));
+}
+
+/* ------------------------------------------------------------------------
+ * Report
+ * ------------------------------------------------------------------------
+ */
+
+static void
+report(VacuumState *vac, VacuumParams *params, const PGRUsage *usage, TimestampTz start)
+{
+	bool		verbose = (params->options & VACOPT_VERBOSE) != 0;
+	StringInfoData buf;
+
+	if (!verbose)
+	{
+		if (!IsAutoVacuumWorkerProcess() || params->log_min_duration < 0)
+			return;
+		if (params->log_min_duration > 0 &&
+			!TimestampDifferenceExceeds(start, GetCurrentTimestamp(), params->log_min_duration))
+			return;
+	}
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, verbose ?
+					 _("finished vacuuming \"%s.%s.%s\": index scans: %d\n") :
+					 _("automatic vacuum of table \"%s.%s.%s\": index scans: %d\n"),
+					 get_database_name(MyDatabaseId),
+					 get_namespace_name(RelationGetNamespace(vac->rel)),
+					 RelationGetRelationName(vac->rel), vac->index_scans);
+	appendStringInfo(&buf, _("blocks: %u released, %u remain\n"),
+					 vac->released, store_nblocks(vac->store));
+	appendStringInfo(&buf,
+					 _("tuples: %lld removed, %lld remain, %lld are dead but not yet removable\n"),
+					 (long long) vac->removed,
+					 (long long) (vac->live + vac->recently_dead + vac->kept_dead),
+					 (long long) vac->recently_dead);
+	if (vac->kept_dead > 0)
+		appendStringInfo(&buf, _("index scan bypassed: %lld dead rows remain\n"),
+						 (long long) vac->kept_dead);
+	for (int i = 0; i < vac->nindexes; i++)
+	{
+		IndexBulkDeleteResult *stats = vac->index_stats[i];
+
+		if (stats != NULL)
+			appendStringInfo(&buf,
+							 _("index \"%s\": pages: %u in total, %u newly deleted, %u currently deleted, %u reusable\n"),
+							 RelationGetRelationName(vac->indexes[i]), stats->num_pages,
+							 stats->pages_newly_deleted, stats->pages_deleted,
+							 stats->pages_free);
+	}
+	appendStringInfo(&buf, _("system usage: %s"), pg_rusage_show(usage));
+	ereport(verbose ? INFO : LOG, (errmsg_internal("%s", buf.data)));
+	pfree(buf.data);
+}
+
+/*
+ * The number of parallel workers that VACUUM may ask for is an upper limit;
+ * indexes are vacuumed one after the other here.
+ */
+void
+tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
+{
+	TransactionId oldest_xmin;
+	MultiXactId oldest_mxact;
+	TimestampTz start = GetCurrentTimestamp();
+	VacuumState vac;
+	PGRUsage	usage;
+
+	pg_rusage_init(&usage);
+	pgstat_progress_start_command(PROGRESS_COMMAND_VACUUM, RelationGetRelid(rel));
+	if (params->options & VACOPT_VERBOSE)
+		ereport(INFO,
+				(errmsg("vacuuming \"%s.%s.%s\"", get_database_name(MyDatabaseId),
+						get_namespace_name(RelationGetNamespace(rel)),
+						RelationGetRelationName(rel))));
+
+	oldest_xmin = GetOldestNonRemovableTransactionId(rel);
+	oldest_mxact = GetOldestMultiXactId();
+	open_vacuum(&vac, rel, params, strategy);
+
+	prune_table(&vac);
+	cleanup_indexes(&vac);
+	if (params->truncate != VACOPTVALUE_DISABLED)
+		vac.released = store_release_empty(rel, vac.store);
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
+	update_statistics(&vac, oldest_xmin, oldest_mxact);
+	compat_report_vacuum(rel, vac.live, vac.recently_dead + vac.kept_dead, start);
+	collect_orphans_now_and_then();
+	pgstat_progress_end_command();
+	report(&vac, params, &usage, start);
+
+	vac_close_indexes(vac.nindexes, vac.indexes, NoLock);
+	pfree(vac.dead);
+}

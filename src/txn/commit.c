@@ -1,0 +1,353 @@
+/*-------------------------------------------------------------------------
+ *
+ * commit.c
+ *	  Transaction callbacks: the durable point, stamping, undo.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "replication/origin.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "storage/predicate.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/varlena.h"
+
+#include "txn_internal.h"
+
+/* Pushed at the durable point, popped in COMMIT. */
+static ErrorContextCallback durable_context;
+static bool context_pushed = false;
+
+/* For the look at the error's level; made beforehand, with a block of its own. */
+static MemoryContext error_look_context = NULL;
+
+/* ------------------------------------------------------------------------
+ * An error after the durable point (H4)
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * errfinish() calls this before it sends anything.  An ERROR or FATAL while the
+ * xid is still advertised makes PostgreSQL abort the transaction: the TCB must
+ * say so durably before the client can hear of it.
+ */
+static void
+durable_error_context(void *arg)
+{
+	MemoryContext old;
+	ErrorData  *edata;
+	int			level;
+
+	if (My.stage != STAGE_COMMITTED || !TransactionIdIsValid(MyProc->xid))
+		return;
+	old = MemoryContextSwitchTo(error_look_context);
+	edata = CopyErrorData();
+	level = edata->elevel;
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(error_look_context);
+	if (level != ERROR && level != FATAL)
+		return;
+	txn_set_state(TCB_ABORTED);
+	pm_drain();
+	My.stage = STAGE_PREPARED;	/* no longer committed */
+	SOFORT_STOP("commit-taken-back");
+}
+
+static void
+push_error_context(void)
+{
+	durable_context.callback = durable_error_context;
+	durable_context.arg = NULL;
+	durable_context.previous = error_context_stack;
+	error_context_stack = &durable_context;
+	context_pushed = true;
+}
+
+static void
+pop_error_context(void)
+{
+	ErrorContextCallback **c;
+
+	if (!context_pushed)
+		return;
+	context_pushed = false;
+	for (c = &error_context_stack; *c != NULL; c = &(*c)->previous)
+	{
+		if (*c == &durable_context)
+		{
+			*c = durable_context.previous;
+			break;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Commit
+ * ------------------------------------------------------------------------
+ */
+
+/* Its WAL, if any, will not be waited for. */
+static bool
+commits_asynchronously(void)
+{
+	return synchronous_commit == SYNCHRONOUS_COMMIT_OFF &&
+		(XactLastRecEnd != InvalidXLogRecPtr || TransactionIdIsValid(GetTopTransactionIdIfAny()));
+}
+
+static void
+pre_commit(void)
+{
+	bool		pure;
+
+	if (My.nentries == 0)
+	{
+		if (TxnShmem != NULL && commits_asynchronously())
+			wal_note_async_commit();
+		return;
+	}
+
+	PreCommit_CheckForSerializationFailure();
+	My.ready_sub = InvalidSubTransactionId;
+	pure = XactLastRecEnd == InvalidXLogRecPtr &&
+		replorigin_session_origin == InvalidRepOriginId;
+	if (!pure)
+	{
+		/* PostgreSQL's commit record decides, and is waited for */
+		My.stage = STAGE_PREPARED;
+		txn_drain();
+		SOFORT_STOP("prepare-before-durable");
+		txn_set_state(TCB_PREPARED);
+		txn_drain();
+		ForceSyncCommit();
+		SOFORT_STOP("prepare-durable");
+		return;
+	}
+
+	wal_flush_dependencies();
+	if (error_look_context == NULL)
+		error_look_context = AllocSetContextCreate(TopMemoryContext, "sofort commit error",
+												   16 * 1024, 16 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
+	txn_drain();
+	SOFORT_STOP("commit-before-durable");
+	push_error_context();
+	My.stage = STAGE_COMMITTED;
+	txn_set_state(TCB_COMMITTED);
+	txn_drain();
+	/* the durable point: no allocation and no error from here to COMMIT */
+	SOFORT_STOP("commit-durable");
+}
+
+/* Others may see the transaction as committed already. */
+static void
+stamp(void)
+{
+	bool		pure = My.stage == STAGE_COMMITTED;
+	bool		dropped = false;
+	int64		i;
+
+	SOFORT_STOP("commit-before-stamp");
+	for (i = 0; i < My.nentries; i++)
+	{
+		const TxnEntry *e = &My.entries[i].entry;
+
+		if (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END)
+			TxnOps->stamp_rows(e, My.slot, My.generation, My.fxid);
+	}
+	SOFORT_STOP("commit-stamped");
+	for (i = 0; i < My.nentries; i++)
+	{
+		const TxnEntry *e = &My.entries[i].entry;
+
+		if (e->kind == TXN_ENTRY_DROP_STORE)
+		{
+			TxnOps->drop_store(e->store);
+			dropped = true;
+		}
+	}
+
+	/* PREPARED must not stay: the commit log may be truncated one day */
+	txn_release_slot(!pure || dropped || My.nentries > TXN_LAZY_ENTRIES);
+}
+
+static void
+forget_transaction(bool committed)
+{
+	if (My.have_slot)
+		rowlock_release(TopSubTransactionId);
+	if (TxnOps != NULL && TxnOps->end_of_xact != NULL)
+		TxnOps->end_of_xact(committed);
+	txn_leave();
+	visibility_end_of_xact();
+	wal_forget_sequences();
+}
+
+static void
+at_commit(void)
+{
+	pop_error_context();
+	if (My.nentries > 0)
+		stamp();
+	else
+		txn_release_slot(false);	/* savepoints only, rolled back */
+	wal_async_commit_done(true);
+	forget_transaction(true);
+}
+
+static void
+at_abort(void)
+{
+	bool		now = My.stage != STAGE_OPEN || My.nentries > TXN_LAZY_ENTRIES;
+
+	pop_error_context();
+	if (My.stage == STAGE_COMMITTED)
+	{
+		/* an error that errfinish() did not see */
+		txn_set_state(TCB_ABORTED);
+		txn_drain();
+	}
+	if (My.durable)
+	{
+		txn_undo(TopSubTransactionId, 0);
+		txn_release_slot(now);
+	}
+	wal_async_commit_done(false);
+	forget_transaction(false);
+}
+
+static void
+refuse_prepare(void)
+{
+	if (!My.have_slot)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot PREPARE a transaction that has changed or locked rows of sofort tables"),
+			 errdetail("Creating and dropping sofort tables counts as a change."),
+			 errhint("Use COMMIT.")));
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			pre_commit();
+			break;
+		case XACT_EVENT_COMMIT:
+			at_commit();
+			break;
+		case XACT_EVENT_ABORT:
+			at_abort();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			break;
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			forget_transaction(event != XACT_EVENT_PARALLEL_ABORT);
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			break;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Savepoints
+ * ------------------------------------------------------------------------
+ */
+
+static CommandId
+frame_first(SubTransactionId sub)
+{
+	int			i;
+
+	for (i = My.nframes - 1; i > 0; i--)
+	{
+		if (My.frames[i].sub == sub)
+			return My.frames[i].first;
+	}
+	return 0;
+}
+
+static void
+subxact_callback(SubXactEvent event, SubTransactionId sub, SubTransactionId parent, void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			txn_push_frame(sub);
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			/* what it wrote and locked is the parent's now: ids say so */
+			txn_pop_frame(sub);
+			if (TxnOps != NULL && TxnOps->end_of_subxact != NULL)
+				TxnOps->end_of_subxact(sub, parent, true);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			/* the subxid's lock is still held: waiters find all undone */
+			if (My.durable)
+				txn_undo(sub, frame_first(sub));
+			if (My.have_slot)
+				rowlock_release(sub);
+			if (TxnOps != NULL && TxnOps->end_of_subxact != NULL)
+				TxnOps->end_of_subxact(sub, parent, false);
+			txn_pop_frame(sub);
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Preloading
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Transaction callbacks run in reverse order of registration: ours must be the
+ * last one before the commit, so the library must be loaded first.
+ */
+static void
+check_load_order(void)
+{
+	char	   *libraries = pstrdup(shared_preload_libraries_string);
+	List	   *names = NIL;
+	const char *first;
+	const char *slash;
+
+	if (!SplitDirectoriesString(libraries, ',', &names) || names == NIL)
+		return;					/* the server complains */
+	first = (const char *) linitial(names);
+	slash = strrchr(first, '/');
+	if (slash != NULL)
+		first = slash + 1;
+	if (strcmp(first, "sofort") != 0 && strcmp(first, "sofort.so") != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("sofort must stand first in shared_preload_libraries"),
+				 errdetail("The first library is \"%s\".", first),
+				 errhint("Set shared_preload_libraries = 'sofort, ...'.")));
+	list_free_deep(names);
+	pfree(libraries);
+}
+
+void
+txn_init(void)
+{
+	check_load_order();
+	wal_init();
+	RegisterXactCallback(xact_callback, NULL);
+	RegisterSubXactCallback(subxact_callback, NULL);
+}

@@ -1,0 +1,318 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable.c
+ *	  Row locks that do not fit an end word: shared hash table in DRAM.
+ *
+ * An entry hangs in the bucket of its row (protected by the partition's LWLock)
+ * and in the list of its owner (protected by the owner's spinlock, so that
+ * others can give it entries).  Only its owner removes an entry, at the end of
+ * its (sub)transaction, or who has just added it and found that it was not
+ * needed.  Holding the partition lock of an entry therefore means that its owner
+ * has not finished letting go: what is added for it then will be found.
+ *
+ * Lock order: partition (two: ascending), then spinlock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/pmem/arena.h"
+#include "storage/ipc.h"
+#include "storage/spin.h"
+
+#include "txn_internal.h"
+
+#define FIRST_BUCKETS	64
+#define STOCK_LIMIT		256
+
+typedef struct Partition
+{
+	RowLock   **buckets;
+	uint32		nbuckets;		/* power of 2 */
+	uint32		nlocks;
+	RowLock    *first[FIRST_BUCKETS];
+} Partition;
+
+static Partition *partitions;
+
+/* Entries that this process may use without allocating. */
+static RowLock *stock = NULL;
+static int	nstock = 0;
+static bool exit_registered = false;
+
+Size
+locktable_shmem_size(void)
+{
+	return mul_size(sizeof(Partition), TXN_LOCK_PARTITIONS);
+}
+
+void
+locktable_startup(void)
+{
+	int			i;
+
+	/* it lies behind the backends, see startup_shmem() */
+	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends]);
+	for (i = 0; i < TXN_LOCK_PARTITIONS; i++)
+	{
+		partitions[i].buckets = partitions[i].first;
+		partitions[i].nbuckets = FIRST_BUCKETS;
+	}
+}
+
+static inline uint64
+row_hash(StoreId store, uint64 row)
+{
+	uint64		h = (store * UINT64CONST(0x9e3779b97f4a7c15)) ^ row;
+
+	/* finaliser of murmurhash3 */
+	h ^= h >> 33;
+	h *= UINT64CONST(0xff51afd7ed558ccd);
+	h ^= h >> 33;
+	h *= UINT64CONST(0xc4ceb9fe1a85ec53);
+	return h ^ (h >> 33);
+}
+
+/* LWLock number, and index, of the row's partition. */
+int
+locktable_partition(StoreId store, uint64 row)
+{
+	return (int) (row_hash(store, row) % TXN_LOCK_PARTITIONS);
+}
+
+static RowLock **
+bucket_of(StoreId store, uint64 row)
+{
+	uint64		hash = row_hash(store, row);
+	Partition  *p = &partitions[hash % TXN_LOCK_PARTITIONS];
+
+	return &p->buckets[(hash / TXN_LOCK_PARTITIONS) & (p->nbuckets - 1)];
+}
+
+static void
+return_stock(int code, Datum arg)
+{
+	while (stock != NULL)
+	{
+		RowLock    *lock = stock;
+
+		stock = lock->next;
+		arena_free(lock);
+	}
+	nstock = 0;
+}
+
+/* Have at least n entries at hand.  May raise 53200; no LWLock held. */
+void
+locktable_stock(int n)
+{
+	if (likely(nstock >= n))
+		return;
+	if (!exit_registered)
+	{
+		on_shmem_exit(return_stock, (Datum) 0);
+		exit_registered = true;
+	}
+	for (n = Max(n, 8); nstock < n; nstock++)
+	{
+		RowLock    *lock = arena_alloc(sizeof(RowLock), 0);
+
+		lock->next = stock;
+		stock = lock;
+	}
+}
+
+static void
+put_back(RowLock *lock)
+{
+	if (nstock >= STOCK_LIMIT)
+	{
+		arena_free(lock);
+		return;
+	}
+	lock->next = stock;
+	stock = lock;
+	nstock++;
+}
+
+/* Entries of a row; the partition lock is held. */
+RowLock *
+locktable_first(StoreId store, uint64 row)
+{
+	RowLock    *lock;
+
+	for (lock = *bucket_of(store, row); lock != NULL; lock = lock->next)
+	{
+		if (lock->store == store && lock->row == row)
+			break;
+	}
+	return lock;
+}
+
+RowLock *
+locktable_next(RowLock *lock)
+{
+	StoreId		store = lock->store;
+	uint64		row = lock->row;
+
+	for (lock = lock->next; lock != NULL; lock = lock->next)
+	{
+		if (lock->store == store && lock->row == row)
+			break;
+	}
+	return lock;
+}
+
+/* More buckets, if there is memory; without it the chains get longer. */
+static void
+grow(Partition *p)
+{
+	uint32		n = p->nbuckets * 4;
+	RowLock   **buckets = arena_alloc(n * sizeof(RowLock *), ARENA_NO_OOM | ARENA_ZERO);
+	RowLock   **old = p->buckets;
+	uint32		nold = p->nbuckets;
+	uint32		i;
+
+	if (buckets == NULL)
+		return;
+	p->buckets = buckets;
+	p->nbuckets = n;
+	for (i = 0; i < nold; i++)
+	{
+		RowLock    *lock;
+		RowLock    *next;
+
+		for (lock = old[i]; lock != NULL; lock = next)
+		{
+			RowLock   **b = bucket_of(lock->store, lock->row);
+
+			next = lock->next;
+			lock->next = *b;
+			*b = lock;
+		}
+	}
+	if (old != p->first)
+		arena_free(old);
+}
+
+/*
+ * Add an entry for its holder (this process or another) from the stock; the
+ * partition lock is held exclusively.  One that is there already is returned.
+ */
+RowLock *
+locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation, uint64 fxid,
+			  SubTransactionId sub, LockTupleMode mode)
+{
+	Partition  *p = &partitions[locktable_partition(store, row)];
+	TxnBackend *b = &TxnBackends[slot / TxnShmem->ring];
+	RowLock   **bucket;
+	RowLock    *lock;
+
+	for (lock = locktable_first(store, row); lock != NULL; lock = locktable_next(lock))
+	{
+		if (lock->slot == slot && lock->generation == generation && lock->sub == sub &&
+			lock->mode == mode)
+			return lock;
+	}
+
+	Assert(nstock > 0);
+	lock = stock;
+	stock = lock->next;
+	nstock--;
+	lock->store = store;
+	lock->row = row;
+	lock->fxid = fxid;
+	lock->slot = slot;
+	lock->generation = generation;
+	lock->sub = sub;
+	lock->mode = mode;
+
+	if (p->nlocks >= p->nbuckets * 2)
+		grow(p);
+	bucket = bucket_of(store, row);
+	lock->next = *bucket;
+	*bucket = lock;
+	p->nlocks++;
+
+	SpinLockAcquire(&b->mutex);
+	lock->owned_prev = NULL;
+	lock->owned_next = b->owned;
+	if (b->owned != NULL)
+		b->owned->owned_prev = lock;
+	b->owned = lock;
+	SpinLockRelease(&b->mutex);
+	return lock;
+}
+
+/* The partition lock is held exclusively. */
+void
+locktable_remove(RowLock *lock)
+{
+	Partition  *p = &partitions[locktable_partition(lock->store, lock->row)];
+	TxnBackend *b = &TxnBackends[lock->slot / TxnShmem->ring];
+	RowLock   **link = bucket_of(lock->store, lock->row);
+
+	while (*link != lock)
+		link = &(*link)->next;
+	*link = lock->next;
+	p->nlocks--;
+
+	SpinLockAcquire(&b->mutex);
+	if (lock->owned_prev != NULL)
+		lock->owned_prev->owned_next = lock->owned_next;
+	else
+		b->owned = lock->owned_next;
+	if (lock->owned_next != NULL)
+		lock->owned_next->owned_prev = lock->owned_prev;
+	SpinLockRelease(&b->mutex);
+	put_back(lock);
+}
+
+/* The row of some entry of ours with sub or a later subtransaction. */
+static bool
+find_owned(SubTransactionId from_sub, StoreId *store, uint64 *row)
+{
+	TxnBackend *b = My.backend;
+	RowLock    *lock;
+
+	if (*(RowLock *volatile *) &b->owned == NULL)
+		return false;
+	SpinLockAcquire(&b->mutex);
+	for (lock = b->owned; lock != NULL && lock->sub < from_sub; lock = lock->owned_next)
+		;
+	if (lock != NULL)
+	{
+		*store = lock->store;
+		*row = lock->row;
+	}
+	SpinLockRelease(&b->mutex);
+	return lock != NULL;
+}
+
+/*
+ * Let go of everything that the subtransaction and those after it hold.
+ * TopSubTransactionId: everything.  No error, no allocation.
+ */
+void
+locktable_release(SubTransactionId from_sub)
+{
+	StoreId		store;
+	uint64		row;
+
+	while (find_owned(from_sub, &store, &row))
+	{
+		LWLock	   *lwlock = txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(store, row));
+		RowLock    *lock;
+		RowLock    *next;
+
+		LWLockAcquire(lwlock, LW_EXCLUSIVE);
+		for (lock = locktable_first(store, row); lock != NULL; lock = next)
+		{
+			next = locktable_next(lock);
+			if (&TxnBackends[lock->slot / TxnShmem->ring] == My.backend &&
+				lock->sub >= from_sub)
+				locktable_remove(lock);
+		}
+		LWLockRelease(lwlock);
+	}
+}

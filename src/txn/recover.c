@@ -1,0 +1,351 @@
+/*-------------------------------------------------------------------------
+ *
+ * recover.c
+ *	  What TCBs of earlier server lives mean, at start-up and later.
+ *
+ * The postmaster cannot read the commit log and runs before redo: it finishes
+ * what is COMMITTED.  Everything else waits for the first backend that touches
+ * sofort.  Until then no backend can meet a word that names such a TCB, because
+ * store_open() resolves first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "sofort/compat/compat.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+
+#include "txn_internal.h"
+
+/* In the first chunk of superblock.tcbs: one granule. */
+#define TCBS_PER_CHUNK	(PM_GRANULE / sizeof(Tcb))
+
+typedef void (*EntryAction) (const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid);
+
+/* The chunks of a TCB, in order; palloc'd. */
+static TcbChunk **
+collect_chunks(const Tcb *tcb, int *n)
+{
+	TcbChunk  **chunks = NULL;
+	int64		max = 0;
+	PMPtr		p;
+
+	*n = 0;
+	for (p = tcb->overflow; p != PM_NULL; p = chunks[*n - 1]->next)
+	{
+		chunks = txn_grow(chunks, *n, &max, sizeof(TcbChunk *));
+		chunks[(*n)++] = (TcbChunk *) pm_deref(p);
+	}
+	return chunks;
+}
+
+/* Call action for the valid ones of n entries. */
+static void
+walk_array(const TcbEntry *entries, int n, bool backwards, uint32 slot, uint32 generation,
+		   uint64 fxid, EntryAction action)
+{
+	int			k;
+
+	for (k = 0; k < n; k++)
+	{
+		const TcbEntry *d = &entries[backwards ? n - 1 - k : k];
+		TxnEntry	e;
+
+		if (ENTRY_GENERATION(d->what) != generation || ENTRY_KIND(d->what) == TXN_ENTRY_NONE)
+			continue;
+		e.store = ENTRY_STORE(d->what);
+		e.kind = ENTRY_KIND(d->what);
+		e.row = ENTRY_ROW(d->row);
+		e.count = ENTRY_COUNT(d->row);
+		action(&e, slot, generation, fxid);
+	}
+}
+
+static void
+walk_entries(const Tcb *tcb, uint32 slot, bool backwards, EntryAction action)
+{
+	uint32		generation = TCB_GENERATION(tcb->state);
+	int			nchunks;
+	TcbChunk  **chunks = collect_chunks(tcb, &nchunks);
+	int			k;
+
+	if (!backwards)
+		walk_array(tcb->entries, TCB_INLINE_ENTRIES, false, slot, generation, tcb->xid, action);
+	for (k = 0; k < nchunks; k++)
+		walk_array(chunks[backwards ? nchunks - 1 - k : k]->entries, TCB_CHUNK_ENTRIES, backwards,
+				   slot, generation, tcb->xid, action);
+	if (backwards)
+		walk_array(tcb->entries, TCB_INLINE_ENTRIES, true, slot, generation, tcb->xid, action);
+	if (chunks)
+		pfree(chunks);
+}
+
+static void
+commit_entry(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+{
+	if (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END)
+		TxnOps->stamp_rows(e, slot, generation, fxid);
+}
+
+static void
+commit_drop(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+{
+	if (e->kind == TXN_ENTRY_DROP_STORE)
+		TxnOps->drop_store(e->store);
+}
+
+static void
+abort_entry(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+{
+	switch (e->kind)
+	{
+		case TXN_ENTRY_BEGIN:
+		case TXN_ENTRY_END:
+			TxnOps->undo_rows(e, slot, generation, 0);
+			break;
+		case TXN_ENTRY_CREATE_STORE:
+			TxnOps->drop_store(e->store);
+			break;
+		case TXN_ENTRY_CREATE_COLUMN:
+			TxnOps->drop_column(e->store, e->row);
+			break;
+		case TXN_ENTRY_DROP_STORE:
+		case TXN_ENTRY_NONE:
+			break;
+	}
+}
+
+/* Give back the chunks, last first, so that the chain is whole at any time. */
+void
+tcb_free_overflow(Tcb *tcb)
+{
+	int			n;
+	TcbChunk  **chunks = collect_chunks(tcb, &n);
+
+	while (--n >= 0)
+		pm_free(n == 0 ? &tcb->overflow : &chunks[n - 1]->next, 1);
+	if (chunks)
+		pfree(chunks);
+}
+
+static void
+finish_committed(Tcb *tcb, uint32 slot)
+{
+	walk_entries(tcb, slot, false, commit_entry);
+	walk_entries(tcb, slot, false, commit_drop);
+}
+
+static void
+startup_shmem(void)
+{
+	Size		size = txn_shmem_size();
+	bool		found;
+	char	   *p = ShmemInitStruct("sofort transactions", size, &found);
+	uint32		i;
+
+	memset(p, 0, size);
+	TxnShmem = (TxnShared *) p;
+	TxnShmem->nbackends = (uint32) MaxBackends;
+	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, TXN_MAX_SLOTS / MaxBackends));
+	TxnShmem->nslots = TxnShmem->nbackends * TxnShmem->ring;
+	p += MAXALIGN(sizeof(TxnShared));
+	TxnSlots = (TxnSlot *) p;
+	p += sizeof(TxnSlot) * TxnShmem->nslots;
+	TxnBackends = (TxnBackend *) p;
+	for (i = 0; i < TxnShmem->nbackends; i++)
+	{
+		TxnBackends[i].slot = TXN_NO_SLOT;
+		SpinLockInit(&TxnBackends[i].mutex);
+	}
+	TxnLocks = GetNamedLWLockTranche("sofort_txn");
+	locktable_startup();
+	wal_startup();
+}
+
+void
+txn_startup(void)
+{
+	uint64		slot;
+	bool		stamped = false;
+
+	startup_shmem();
+	if (pool_status() != POOL_READY)
+		return;
+	if (PoolSuper->tcbs.elem_size == 0)
+		pm_vector_init(&PoolSuper->tcbs, sizeof(Tcb), TCBS_PER_CHUNK);
+	TxnShmem->life = pool_life();
+	TxnShmem->leftovers = true; /* at least the checks are due */
+	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	{
+		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+		if (slot < TxnShmem->nslots)
+			TxnSlots[slot].generation = TCB_GENERATION(tcb->state);
+		switch (TCB_STATE(tcb->state))
+		{
+			case TCB_FREE:
+				/* a crash while its chunks were given back */
+				if (tcb->overflow != PM_NULL)
+					tcb_free_overflow(tcb);
+				break;
+			case TCB_COMMITTED:
+				finish_committed(tcb, (uint32) slot);
+				stamped = true;
+				break;
+			default:
+				break;
+		}
+	}
+	if (stamped)
+		pm_drain();
+}
+
+/* ------------------------------------------------------------------------
+ * Leftovers
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * The pool cannot know a transaction that the data directory has not begun:
+ * then the data directory is the older one.
+ */
+static void
+check_ids(void)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	uint64		slot;
+
+	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	{
+		const Tcb  *tcb = (const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+		if (tcb->xid >= next)
+		{
+			pool_declare_unavailable(ERRCODE_DATA_CORRUPTED,
+									 psprintf("sofort pool \"%s\" is newer than data directory \"%s\"",
+											  sofort_pool_path, DataDir),
+									 psprintf("The pool knows transaction %llu, the server's next one is %llu.",
+											  (unsigned long long) tcb->xid,
+											  (unsigned long long) next),
+									 "Restore pool and data directory from the same backup.");
+			pool_require();
+		}
+	}
+}
+
+/* Is the commit log certain to have this xid? */
+static bool
+in_commit_log(uint64 fxid)
+{
+	bool		known;
+
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	known = fxid >= txn_widen(oldest_clog_xid());
+	LWLockRelease(XactTruncationLock);
+	return known;
+}
+
+/* Does the commit log say so?  Only after redo, so nobody else runs it. */
+static bool
+commit_log_says_committed(const Tcb *tcb)
+{
+	TransactionId xid = (TransactionId) tcb->xid;
+
+	if (!in_commit_log(tcb->xid))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("outcome of sofort transaction %llu is unknown",
+						(unsigned long long) tcb->xid),
+				 errdetail("The commit log of data directory \"%s\" was truncated beyond it.",
+						   DataDir),
+				 errhint("Restore pool and data directory from the same backup.")));
+	return !TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
+}
+
+/*
+ * Commits that PostgreSQL lost are entered in its commit log again, so that
+ * pg_xact_status() says "committed".  The record makes them durable before the
+ * TCBs are forgotten.
+ */
+static void
+mark_commit_log(void)
+{
+	TransactionId xids[256];
+	int			n = 0;
+	uint64		slot;
+
+	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	{
+		const Tcb  *tcb = (const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+		if (TCB_STATE(tcb->state) != TCB_COMMITTED || TCB_LIFE(tcb->state) == TxnShmem->life ||
+			!in_commit_log(tcb->xid) || TransactionIdDidCommit((TransactionId) tcb->xid))
+			continue;
+		xids[n++] = (TransactionId) tcb->xid;
+		if (n == lengthof(xids))
+		{
+			wal_log_committed(xids, n);
+			n = 0;
+		}
+	}
+	if (n > 0)
+		wal_log_committed(xids, n);
+}
+
+static void
+resolve_slot(Tcb *tcb, uint32 slot)
+{
+	if (TCB_STATE(tcb->state) == TCB_FREE || TCB_LIFE(tcb->state) == TxnShmem->life)
+		return;
+	switch (TCB_STATE(tcb->state))
+	{
+		case TCB_COMMITTED:		/* finished at start-up */
+			break;
+		case TCB_PREPARED:
+			if (commit_log_says_committed(tcb))
+				finish_committed(tcb, slot);
+			else
+				walk_entries(tcb, slot, true, abort_entry);
+			break;
+		default:
+			walk_entries(tcb, slot, true, abort_entry);
+			break;
+	}
+	pm_drain();
+	SOFORT_STOP("leftover-resolved");
+	pm_store8_persist(&tcb->state,
+					  TCB_MAKE_STATE(TCB_FREE, TCB_GENERATION(tcb->state), TxnShmem->life));
+	tcb_free_overflow(tcb);
+}
+
+void
+txn_resolve_leftovers(void)
+{
+	uint64		slot;
+
+	if (unlikely(TxnShmem == NULL))
+		pool_require();			/* not preloaded */
+	if (likely(!*(volatile bool *) &TxnShmem->leftovers))
+		return;
+	pool_require();				/* also refuses during recovery */
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
+	if (TxnShmem->leftovers)
+	{
+		wal_check_redo();
+		check_ids();
+		mark_commit_log();
+		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+		pg_memory_barrier();
+		TxnShmem->leftovers = false;
+	}
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+}

@@ -1,0 +1,932 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowlock.c
+ *	  Claiming a version for DELETE or UPDATE, row locks, waiting.
+ *
+ * Results are those of heap_delete(), heap_update() and heap_lock_tuple() for
+ * the same history.  A single holder is a LOCK word; everything else is in the
+ * lock table, and the end word says so (LOCKERS, or END_LOCKERS beside an
+ * updater).  Words with that mark, and LOCK words that become entries, change
+ * under the row's partition lock; the rest by compare-and-swap alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/rel.h"
+
+#include "txn_internal.h"
+
+/* held mode (row) against wanted mode */
+static const bool conflicts[4][4] = {
+	[LockTupleKeyShare] = {[LockTupleExclusive] = true},
+	[LockTupleShare] = {[LockTupleNoKeyExclusive] = true, [LockTupleExclusive] = true},
+	[LockTupleNoKeyExclusive] = {[LockTupleShare] = true, [LockTupleNoKeyExclusive] = true,
+	[LockTupleExclusive] = true},
+	[LockTupleExclusive] = {true, true, true, true},
+};
+
+/* Heavyweight lock that queues those who wait for a row, as on heap. */
+static const LOCKMODE tuple_lock_mode[4] = {
+	[LockTupleKeyShare] = AccessShareLock,
+	[LockTupleShare] = RowShareLock,
+	[LockTupleNoKeyExclusive] = ExclusiveLock,
+	[LockTupleExclusive] = AccessExclusiveLock,
+};
+
+/* What stands in the way of a claim or lock. */
+typedef struct Obstacle
+{
+	TransactionId xid;			/* to wait for; invalid: nothing */
+	bool		holds_own;		/* we hold a lock on the row ourselves */
+	bool		live;			/* somebody, also ourselves, holds a lock */
+	bool		changed;		/* the word is not what it was: start again */
+} Obstacle;
+
+typedef enum RowOutcome
+{
+	ROW_OK,						/* current; perhaps locked */
+	ROW_INVISIBLE,
+	ROW_SELF_MODIFIED,
+	ROW_ENDING,					/* by another transaction in progress */
+	ROW_ENDED,
+	ROW_UNDOING					/* wait a moment for its undo */
+} RowOutcome;
+
+/* ------------------------------------------------------------------------
+ * State of a row
+ * ------------------------------------------------------------------------
+ */
+
+static inline LockTupleMode
+ender_mode(uint64 end)
+{
+	return (end & END_KEYS) ? LockTupleExclusive : LockTupleNoKeyExclusive;
+}
+
+static inline TM_Result
+ended_result(uint64 end)
+{
+	return (end & (END_UPDATED | END_MOVED)) ? TM_Updated : TM_Deleted;
+}
+
+/* As HeapTupleSatisfiesUpdate(); *e is the view of the end word. */
+static RowOutcome
+row_outcome(const RowWords *words, CommandId cid, WordView *e)
+{
+	WordView	b;
+
+	e->owner = OWNER_NONE;
+	view_word(&words->begin, &b);
+	switch (b.owner)
+	{
+		case OWNER_COMMITTED:
+			break;
+		case OWNER_MINE:
+			if (WORD_COMMAND(b.word) >= cid)
+				return ROW_INVISIBLE;
+			break;
+		default:
+			return ROW_INVISIBLE;
+	}
+	view_word(&words->end, e);
+	switch (e->owner)
+	{
+		case OWNER_MINE:
+			return WORD_COMMAND(e->word) >= cid ? ROW_SELF_MODIFIED : ROW_INVISIBLE;
+		case OWNER_RUNNING:
+			return ROW_ENDING;
+		case OWNER_COMMITTED:
+			return ROW_ENDED;
+		case OWNER_UNDOING:
+			return ROW_UNDOING;
+		default:
+			return ROW_OK;
+	}
+}
+
+/* Is the holder of a lock still there?  (Not for own ones.) */
+static bool
+holder_runs(uint32 slot, uint32 generation)
+{
+	uint64		fxid;
+
+	return slot_transaction(slot, generation, &fxid) &&
+		__atomic_load_n(&TxnSlots[slot].active, __ATOMIC_ACQUIRE) &&
+		TransactionIdIsInProgress((TransactionId) fxid);
+}
+
+static inline bool
+lock_word_of_this_life(uint64 word)
+{
+	return WORD_LOCK_LIFE(word) == (TxnShmem->life & 0xff);
+}
+
+/* LOCK word whose holder has not let go (it may be about to). */
+static bool
+lock_word_live(uint64 word)
+{
+	uint64		fxid;
+
+	return lock_word_of_this_life(word) &&
+		(word_is_mine(word) ||
+		 (slot_transaction(WORD_SLOT(word), WORD_GENERATION(word), &fxid) &&
+		  __atomic_load_n(&TxnSlots[WORD_SLOT(word)].active, __ATOMIC_ACQUIRE)));
+}
+
+static inline bool
+is_own_entry(const RowLock *lock)
+{
+	return My.have_slot && lock->slot == My.slot && lock->generation == My.generation;
+}
+
+static inline LWLock *
+partition_lock(const TxnRow *r)
+{
+	return txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(r->store, r->row));
+}
+
+/* Look through the entries of a row; its partition lock is held. */
+static void
+examine_entries(const TxnRow *r, LockTupleMode mode, Obstacle *o)
+{
+	RowLock    *lock;
+
+	for (lock = locktable_first(r->store, r->row); lock != NULL; lock = locktable_next(lock))
+	{
+		if (is_own_entry(lock))
+		{
+			o->holds_own = true;
+			o->live = true;
+		}
+		else if (!TransactionIdIsValid(o->xid) && holder_runs(lock->slot, lock->generation))
+		{
+			o->live = true;
+			if (conflicts[lock->mode][mode])
+			{
+				o->xid = txn_waitable_xid(lock->slot, lock->generation, false, lock->sub);
+				if (!TransactionIdIsValid(o->xid))
+					o->xid = (TransactionId) lock->fxid;
+			}
+		}
+	}
+}
+
+/*
+ * Lockers (not enders) that stand against "mode", where the end word was seen to
+ * be "end".
+ */
+static void
+examine_lockers(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
+{
+	memset(o, 0, sizeof(*o));
+	if (WORD_TAG(end) == WORD_TAG_LOCK)
+	{
+		if (!lock_word_live(end))
+			return;
+		if (word_is_mine(end))
+			o->live = o->holds_own = true;
+		else if (holder_runs(WORD_SLOT(end), WORD_GENERATION(end)))
+		{
+			o->live = true;
+			if (conflicts[WORD_LOCK_MODE(end)][mode])
+				o->xid = txn_waitable_xid(WORD_SLOT(end), WORD_GENERATION(end), false,
+										  WORD_LOCK_SUB(end));
+		}
+	}
+	else if (WORD_TAG(end) == WORD_TAG_LOCKERS)
+	{
+		LWLockAcquire(partition_lock(r), LW_SHARED);
+		examine_entries(r, mode, o);
+		LWLockRelease(partition_lock(r));
+	}
+}
+
+/* Lockers beside an ender, in progress or not. */
+static void
+examine_beside(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
+{
+	if ((end & END_LOCKERS) == 0)
+		return;
+	LWLockAcquire(partition_lock(r), LW_SHARED);
+	examine_entries(r, mode, o);
+	LWLockRelease(partition_lock(r));
+}
+
+/* ------------------------------------------------------------------------
+ * Waiting
+ * ------------------------------------------------------------------------
+ */
+
+/* The xid that ends or undoes the ender of a version. */
+static TransactionId
+ender_xid(const WordView *e)
+{
+	TransactionId xid = txn_waitable_xid(WORD_SLOT(e->word), WORD_GENERATION(e->word), true,
+										 WORD_COMMAND(e->word));
+
+	return TransactionIdIsValid(xid) ? xid : (TransactionId) e->fxid;
+}
+
+/*
+ * Queue for the row.  False if LockWaitSkip would have to wait; 55P03 if
+ * LockWaitError would.
+ */
+static bool
+take_tuple_lock(const TxnRow *r, LockTupleMode mode, LockWaitPolicy policy, bool *have)
+{
+	ItemPointerData tid = r->tid;
+
+	if (*have)
+		return true;
+	switch (policy)
+	{
+		case LockWaitBlock:
+			LockTuple(r->rel, &tid, tuple_lock_mode[mode]);
+			break;
+		case LockWaitSkip:
+			if (!ConditionalLockTuple(r->rel, &tid, tuple_lock_mode[mode]))
+				return false;
+			break;
+		case LockWaitError:
+			if (!ConditionalLockTuple(r->rel, &tid, tuple_lock_mode[mode]))
+				ereport(ERROR,
+						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						 errmsg("could not obtain lock on row in relation \"%s\"",
+								RelationGetRelationName(r->rel))));
+			break;
+	}
+	*have = true;
+	return true;
+}
+
+void
+txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_lock)
+{
+	ItemPointerData tid = r->tid;
+
+	if (!*have_tuple_lock)
+		return;
+	UnlockTuple(r->rel, &tid, tuple_lock_mode[mode]);
+	*have_tuple_lock = false;
+}
+
+/* Wait for an xid as the policy says; results as take_tuple_lock(). */
+static bool
+wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Oper oper)
+{
+	ItemPointerData tid = r->tid;
+
+	SOFORT_STOP("row-wait");
+	switch (policy)
+	{
+		case LockWaitBlock:
+			XactLockTableWait(xid, r->rel, &tid, oper);
+			break;
+		case LockWaitSkip:
+			return ConditionalXactLockTableWait(xid);
+		case LockWaitError:
+			if (!ConditionalXactLockTableWait(xid))
+				ereport(ERROR,
+						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						 errmsg("could not obtain lock on row in relation \"%s\"",
+								RelationGetRelationName(r->rel))));
+			break;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Changing the end word where the lock table is involved
+ * ------------------------------------------------------------------------
+ */
+
+/* Subtransaction of a LOCK word; its holder's number may be capped. */
+static inline SubTransactionId
+current_sub(void)
+{
+	return my_frame()->sub;
+}
+
+/*
+ * Turn the live LOCK word into an entry, for its holder.  Partition lock held;
+ * one entry in stock.  The caller changes the word from exactly this value or
+ * removes the entry.
+ */
+static RowLock *
+lock_word_to_entry(const TxnRow *r, uint64 word)
+{
+	uint64		fxid = 0;
+
+	if (!slot_transaction(WORD_SLOT(word), WORD_GENERATION(word), &fxid))
+		return NULL;
+	return locktable_add(r->store, r->row, WORD_SLOT(word), WORD_GENERATION(word), fxid,
+						 WORD_LOCK_SUB(word), WORD_LOCK_MODE(word));
+}
+
+static bool
+any_entry(const TxnRow *r)
+{
+	return locktable_first(r->store, r->row) != NULL;
+}
+
+/*
+ * Replace the end word "from" (LOCK, LOCKERS, or a word in progress of somebody
+ * else when we lock beside it) by "to", keeping every live locker as an entry
+ * and marking the word with "mark" (the LOCKERS tag or END_LOCKERS) if there are
+ * any.  lock: our own new lock, added as an entry, or -1.  Nothing happened if
+ * o->changed or o->xid.
+ */
+static void
+change_with_table(const TxnRow *r, uint64 from, uint64 to, uint64 mark, LockTupleMode mode,
+				  int lock, Obstacle *o)
+{
+	LWLock	   *lwlock = partition_lock(r);
+	RowLock    *moved = NULL;
+	RowLock    *mine = NULL;
+	bool		existed = false;
+
+	locktable_stock(2);
+	memset(o, 0, sizeof(*o));
+	LWLockAcquire(lwlock, LW_EXCLUSIVE);
+	if (word_read(&r->words->end) != from)
+		o->changed = true;
+	else
+		examine_entries(r, mode, o);
+	if (o->changed || TransactionIdIsValid(o->xid))
+	{
+		LWLockRelease(lwlock);
+		return;
+	}
+
+	if (WORD_TAG(from) == WORD_TAG_LOCK && lock_word_live(from))
+		moved = lock_word_to_entry(r, from);
+	if (lock >= 0)
+	{
+		RowLock    *l;
+
+		for (l = locktable_first(r->store, r->row); l != NULL; l = locktable_next(l))
+			existed |= is_own_entry(l) && l->sub == current_sub() && (int) l->mode == lock;
+		mine = locktable_add(r->store, r->row, My.slot, My.generation, My.fxid, current_sub(),
+							 (LockTupleMode) lock);
+	}
+	if (any_entry(r))
+		to |= mark;
+	if (to != from && !word_cas(&r->words->end, from, to))
+	{
+		o->changed = true;
+		if (moved != NULL && moved != mine)
+			locktable_remove(moved);
+		if (mine != NULL && !existed)
+			locktable_remove(mine);
+	}
+	LWLockRelease(lwlock);
+}
+
+/* ------------------------------------------------------------------------
+ * Claims
+ * ------------------------------------------------------------------------
+ */
+
+static TM_Result
+fail_claim(const TxnRow *r, TM_Result result, TransactionId xmax, CommandId cmax,
+		   TM_FailureData *tmfd)
+{
+	tmfd->xmax = xmax;
+	tmfd->cmax = cmax;
+	tmfd->traversed = false;
+	txn_forget_entry(r->store, r->row);
+	return result;
+}
+
+/*
+ * Put our claim where no ender is.  True if done; else *o says what to wait for
+ * (or just to look again).
+ */
+static bool
+try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacle *o)
+{
+	bool		own;
+	uint64		back = WORD_EMPTY;
+
+	examine_lockers(r, end, mode, o);
+	if (TransactionIdIsValid(o->xid))
+		return false;
+	own = WORD_TAG(end) == WORD_TAG_LOCK && lock_word_live(end) && word_is_mine(end);
+	if (end == WORD_EMPTY || (WORD_TAG(end) == WORD_TAG_LOCK && !lock_word_live(end)) ||
+		(own && WORD_LOCK_SUB(end) >= current_sub()))
+	{
+		/*
+		 * An own lock of this subtransaction goes with it, like the claim;
+		 * one of an outer subtransaction must come back: next branch.
+		 */
+		if (!word_cas(&r->words->end, end, claim))
+			return false;
+		if (own)
+			back = end;
+	}
+	else
+	{
+		change_with_table(r, end, claim, END_LOCKERS, mode, -1, o);
+		if (o->changed || TransactionIdIsValid(o->xid))
+			return false;
+	}
+	My.claimed_words = r->words;
+	My.claimed_from = back;
+	pm_flush(&r->words->end, sizeof(uint64));
+	return true;
+}
+
+/* Whom to report when there is no waiting: any holder. */
+static TransactionId
+any_locker(const TxnRow *r, uint64 end, const Obstacle *o)
+{
+	TransactionId xid = o->xid;
+
+	if (!TransactionIdIsValid(xid) && WORD_TAG(end) == WORD_TAG_LOCK)
+		xid = txn_word_xid(end);
+	return xid;
+}
+
+TM_Result
+txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_flags, bool wait,
+			  TM_FailureData *tmfd)
+{
+	LockTupleMode mode = ender_mode(end_flags);
+	XLTW_Oper	oper = (end_flags & END_UPDATED) ? XLTW_Update : XLTW_Delete;
+	uint64		claim = txn_progress_word(cid) | end_flags;
+	bool		have_tuple_lock = false;
+	TM_Result	result;
+
+	for (;;)
+	{
+		WordView	e;
+		Obstacle	o;
+		TransactionId xid;
+		RowOutcome	outcome = row_outcome(r->words, cid, &e);
+
+		memset(&o, 0, sizeof(o));
+		if (outcome == ROW_INVISIBLE)
+		{
+			result = fail_claim(r, TM_Invisible, InvalidTransactionId, InvalidCommandId, tmfd);
+			break;
+		}
+		if (outcome == ROW_SELF_MODIFIED)
+		{
+			result = fail_claim(r, TM_SelfModified, (TransactionId) e.fxid,
+								WORD_COMMAND(e.word), tmfd);
+			break;
+		}
+		if (outcome == ROW_ENDED)
+		{
+			/* heap waits for lockers that stayed behind, too */
+			examine_beside(r, e.word, wait ? mode : LockTupleExclusive, &o);
+			if (wait ? !TransactionIdIsValid(o.xid) : !o.live)
+			{
+				result = fail_claim(r, ended_result(e.word), txn_word_xid(e.word),
+									InvalidCommandId, tmfd);
+				break;
+			}
+		}
+		if (outcome == ROW_UNDOING)
+		{
+			/* short, and nothing that heap would call waiting */
+			(void) wait_for_xid(r, ender_xid(&e), LockWaitBlock, oper);
+			continue;
+		}
+		if (outcome == ROW_ENDING || outcome == ROW_ENDED)
+		{
+			xid = outcome == ROW_ENDING ? ender_xid(&e) : o.xid;
+			if (!wait)
+			{
+				result = fail_claim(r, TM_BeingModified, xid, InvalidCommandId, tmfd);
+				break;
+			}
+			if (outcome == ROW_ENDING)
+				examine_beside(r, e.word, mode, &o);
+		}
+		else
+		{
+			if (!wait)
+			{
+				examine_lockers(r, e.word, LockTupleExclusive, &o);
+				if (o.live)
+				{
+					result = fail_claim(r, TM_BeingModified, any_locker(r, e.word, &o),
+										InvalidCommandId, tmfd);
+					break;
+				}
+			}
+			if (crosscheck != InvalidSnapshot)
+			{
+				/* after all waiting, before anything changes */
+				examine_lockers(r, e.word, mode, &o);
+				if (!TransactionIdIsValid(o.xid) &&
+					!txn_version_visible(r->store, r->row, r->words, crosscheck))
+				{
+					result = fail_claim(r, TM_Updated, InvalidTransactionId, InvalidCommandId,
+										tmfd);
+					break;
+				}
+			}
+			if (try_claim(r, e.word, claim, mode, &o))
+			{
+				result = TM_Ok;
+				break;
+			}
+			xid = o.xid;
+			if (!TransactionIdIsValid(xid))
+				continue;
+		}
+
+		/* who holds a lock already does not queue: that could deadlock */
+		if (!o.holds_own)
+			(void) take_tuple_lock(r, mode, LockWaitBlock, &have_tuple_lock);
+		(void) wait_for_xid(r, xid, LockWaitBlock, oper);
+	}
+	txn_release_tuple_lock(r, mode, &have_tuple_lock);
+	return result;
+}
+
+/* Also brings back an own lock that the claim replaced. */
+void
+txn_unclaim_row(const TxnRow *r)
+{
+	uint64		back = WORD_EMPTY;
+
+	if (My.claimed_words == r->words)
+		back = My.claimed_from;
+	for (;;)
+	{
+		uint64		word = word_read(&r->words->end);
+
+		if (WORD_TAG(word) != WORD_TAG_PROGRESS || !word_is_mine(word))
+			break;
+		if (back != WORD_EMPTY && (word & END_LOCKERS))
+		{
+			/* somebody locked beside: our old lock becomes an entry, too */
+			Obstacle	o;
+
+			change_with_table(r, word, WORD_LOCKERS, 0, LockTupleKeyShare,
+							  (int) WORD_LOCK_MODE(back), &o);
+			if (!o.changed)
+				break;
+			continue;
+		}
+		if (word_cas(&r->words->end, word, (word & END_LOCKERS) ? WORD_LOCKERS : back))
+			break;
+	}
+	pm_flush(&r->words->end, sizeof(uint64));
+	My.claimed_words = NULL;
+	txn_forget_entry(r->store, r->row);
+}
+
+/* ------------------------------------------------------------------------
+ * Locks
+ * ------------------------------------------------------------------------
+ */
+
+/* Do we hold this lock, or a stronger one, on this version? */
+static bool
+already_locked(const TxnRow *r, uint64 end, LockTupleMode mode)
+{
+	bool		result = false;
+
+	if (WORD_TAG(end) == WORD_TAG_LOCK)
+		return lock_word_of_this_life(end) && word_is_mine(end) && WORD_LOCK_MODE(end) >= mode;
+	if (WORD_TAG(end) == WORD_TAG_LOCKERS ||
+		((WORD_TAG(end) == WORD_TAG_PROGRESS || WORD_TAG(end) == WORD_TAG_STAMP) &&
+		 (end & END_LOCKERS)))
+	{
+		RowLock    *lock;
+
+		LWLockAcquire(partition_lock(r), LW_SHARED);
+		for (lock = locktable_first(r->store, r->row); lock != NULL; lock = locktable_next(lock))
+			result |= is_own_entry(lock) && lock->mode >= mode;
+		LWLockRelease(partition_lock(r));
+	}
+	return result;
+}
+
+/* Remember a LOCK word before it is written. */
+static void
+remember_lock(const TxnRow *r)
+{
+	LocalLock  *l;
+
+	My.locks = txn_grow(My.locks, My.nlocks, &My.maxlocks, sizeof(LocalLock));
+	l = &My.locks[My.nlocks++];
+	l->words = r->words;
+	l->store = r->store;
+	l->sub = current_sub();
+}
+
+/*
+ * Take the lock where no ender conflicts.  As try_claim().  end: EMPTY, LOCK,
+ * LOCKERS, or the word of an update that changed no keys, in progress or
+ * committed: KEY SHARE goes with it, on the later versions, too.
+ */
+static bool
+try_lock(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
+{
+	SubTransactionId sub = current_sub();
+	bool		dead;
+
+	if (WORD_TAG(end) == WORD_TAG_PROGRESS || WORD_TAG(end) == WORD_TAG_STAMP)
+	{
+		change_with_table(r, end, end, END_LOCKERS, mode, (int) mode, o);
+		return !o->changed && !TransactionIdIsValid(o->xid);
+	}
+	examine_lockers(r, end, mode, o);
+	if (TransactionIdIsValid(o->xid))
+		return false;
+
+	dead = end == WORD_EMPTY || (WORD_TAG(end) == WORD_TAG_LOCK && !lock_word_live(end));
+	if (sub < WORD_MAX_LOCK_SUB)
+	{
+		uint64		word = WORD_MAKE_LOCK(My.slot, My.generation, TxnShmem->life, sub, mode);
+
+		if (dead)
+		{
+			remember_lock(r);
+			if (word_cas(&r->words->end, end, word))
+				return true;
+			My.nlocks--;
+			return false;
+		}
+		/* a stronger lock of the same subtransaction: it is in the list */
+		if (WORD_TAG(end) == WORD_TAG_LOCK && word_is_mine(end) && WORD_LOCK_SUB(end) == sub)
+			return word_cas(&r->words->end, end, word);
+	}
+	change_with_table(r, end, WORD_LOCKERS, 0, mode, (int) mode, o);
+	return !o->changed && !TransactionIdIsValid(o->xid);
+}
+
+static TM_Result
+fail_lock(TM_Result result, TransactionId xmax, CommandId cmax, TM_FailureData *tmfd)
+{
+	tmfd->xmax = xmax;
+	tmfd->cmax = cmax;
+	tmfd->traversed = false;
+	return result;
+}
+
+TM_Result
+txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy policy,
+			 bool *have_tuple_lock, TM_FailureData *tmfd)
+{
+	bool		first_time = true;
+	bool		skip_tuple_lock = false;
+	TM_Result	result;
+
+	txn_join(GetCurrentSubTransactionId());
+	for (;;)
+	{
+		WordView	e;
+		Obstacle	o;
+		TransactionId xid;
+		RowOutcome	outcome = row_outcome(r->words, cid, &e);
+
+		memset(&o, 0, sizeof(o));
+		if (outcome == ROW_INVISIBLE)
+		{
+			result = fail_lock(TM_Invisible, InvalidTransactionId, InvalidCommandId, tmfd);
+			break;
+		}
+		if (outcome == ROW_SELF_MODIFIED)
+		{
+			result = fail_lock(TM_SelfModified, (TransactionId) e.fxid, WORD_COMMAND(e.word),
+							   tmfd);
+			break;
+		}
+		if (outcome == ROW_UNDOING)
+		{
+			(void) wait_for_xid(r, ender_xid(&e), LockWaitBlock, XLTW_Lock);
+			continue;
+		}
+
+		/* without queueing: others may queue for us */
+		if (first_time && already_locked(r, e.word, mode))
+		{
+			result = TM_Ok;
+			break;
+		}
+		if (outcome == ROW_ENDED && conflicts[ender_mode(e.word)][mode])
+		{
+			/* heap waits for lockers that stayed behind, too */
+			examine_beside(r, e.word, mode, &o);
+			xid = o.xid;
+			if (!TransactionIdIsValid(xid))
+			{
+				result = fail_lock(ended_result(e.word), txn_word_xid(e.word), InvalidCommandId,
+								   tmfd);
+				break;
+			}
+		}
+		else if (outcome == ROW_ENDING && conflicts[ender_mode(e.word)][mode])
+		{
+			xid = ender_xid(&e);
+			examine_beside(r, e.word, mode, &o);
+		}
+		else
+		{
+			if (try_lock(r, e.word, mode, &o))
+			{
+				result = TM_Ok;
+				break;
+			}
+			xid = o.xid;
+			if (!TransactionIdIsValid(xid))
+				continue;
+		}
+		first_time = false;
+		skip_tuple_lock |= o.holds_own;
+
+		if ((!skip_tuple_lock && !take_tuple_lock(r, mode, policy, have_tuple_lock)) ||
+			!wait_for_xid(r, xid, policy, XLTW_Lock))
+		{
+			result = fail_lock(TM_WouldBlock, xid, InvalidCommandId, tmfd);
+			break;
+		}
+	}
+	txn_release_tuple_lock(r, mode, have_tuple_lock);
+	return result;
+}
+
+TM_Result
+txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
+{
+	txn_join(GetCurrentSubTransactionId());
+	for (;;)
+	{
+		WordView	b;
+		WordView	e;
+		Obstacle	o;
+
+		CHECK_FOR_INTERRUPTS();
+		view_word(&successor->words->begin, &b);
+		if (b.owner != OWNER_COMMITTED && b.owner != OWNER_RUNNING)
+			return TM_Ok;		/* aborted, or ours: the chain ends here */
+		view_word(&successor->words->end, &e);
+		memset(&o, 0, sizeof(o));
+		switch (e.owner)
+		{
+			case OWNER_MINE:
+				return TM_Ok;
+			case OWNER_COMMITTED:
+				if (conflicts[ender_mode(e.word)][mode])
+					return ended_result(e.word);
+				if (already_locked(successor, e.word, mode) ||
+					try_lock(successor, e.word, mode, &o))
+					return TM_Ok;
+				break;
+			case OWNER_UNDOING:
+				o.xid = ender_xid(&e);
+				break;
+			case OWNER_RUNNING:
+				if (conflicts[ender_mode(e.word)][mode])
+				{
+					o.xid = ender_xid(&e);
+					break;
+				}
+				/* FALLTHROUGH */
+			default:
+				if (already_locked(successor, e.word, mode) ||
+					try_lock(successor, e.word, mode, &o))
+					return TM_Ok;
+				break;
+		}
+		if (TransactionIdIsValid(o.xid))
+			(void) wait_for_xid(successor, o.xid, LockWaitBlock, XLTW_LockUpdated);
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Locks belong to the row: carry them to the next version
+ * ------------------------------------------------------------------------
+ */
+
+/* Copy the live entries of others; both partition locks are held.  Returns
+ * false if more than n entries are needed. */
+static bool
+copy_entries(const TxnRow *from, const TxnRow *to, int n, int *needed)
+{
+	RowLock    *lock;
+
+	*needed = 0;
+	for (lock = locktable_first(from->store, from->row); lock != NULL; lock = locktable_next(lock))
+		*needed += !is_own_entry(lock);
+	if (*needed > n)
+		return false;
+	for (lock = locktable_first(from->store, from->row); lock != NULL; lock = locktable_next(lock))
+	{
+		if (!is_own_entry(lock) && holder_runs(lock->slot, lock->generation))
+			(void) locktable_add(to->store, to->row, lock->slot, lock->generation, lock->fxid,
+								 lock->sub, lock->mode);
+	}
+	return true;
+}
+
+/*
+ * The new version is ours, so its end word changes by other lockers only (they
+ * found it through the link).
+ */
+static void
+mark_lockers(const TxnRow *to)
+{
+	for (;;)
+	{
+		uint64		word = word_read(&to->words->end);
+		uint64		marked = word;
+
+		if (WORD_TAG(word) == WORD_TAG_PROGRESS)
+			marked |= END_LOCKERS;
+		else
+		{
+			if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_live(word))
+				(void) lock_word_to_entry(to, word);
+			marked = WORD_LOCKERS;
+		}
+		if (marked == word || word_cas(&to->words->end, word, marked))
+			return;
+	}
+}
+
+void
+txn_carry_lockers(const TxnRow *from, const TxnRow *to)
+{
+	int			a = locktable_partition(from->store, from->row);
+	int			b = locktable_partition(to->store, to->row);
+	int			needed = 4;
+	bool		done;
+
+	if ((word_read(&from->words->end) & END_LOCKERS) == 0)
+		return;
+	do
+	{
+		int			n = needed;
+
+		locktable_stock(n + 1); /* and a LOCK word on the new version */
+		LWLockAcquire(txn_lwlock(TXN_LWLOCK_ROWS + Min(a, b)), LW_EXCLUSIVE);
+		if (a != b)
+			LWLockAcquire(txn_lwlock(TXN_LWLOCK_ROWS + Max(a, b)), LW_EXCLUSIVE);
+		done = copy_entries(from, to, n, &needed);
+		if (done && any_entry(to))
+			mark_lockers(to);
+		if (a != b)
+			LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Max(a, b)));
+		LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Min(a, b)));
+	} while (!done);
+}
+
+/* ------------------------------------------------------------------------
+ * Letting go
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Locks that the subtransaction and those after it took.  A LOCK word that
+ * somebody has made an entry meanwhile is found in the lock table.
+ * No error, no allocation.
+ */
+void
+rowlock_release(SubTransactionId from_sub)
+{
+	while (My.nlocks > 0 && My.locks[My.nlocks - 1].sub >= from_sub)
+	{
+		LocalLock  *l = &My.locks[--My.nlocks];
+
+		if (l->words != NULL)
+		{
+			uint64		word = word_read(&l->words->end);
+
+			if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_of_this_life(word) &&
+				word_is_mine(word) && WORD_LOCK_SUB(word) >= from_sub)
+				(void) word_cas(&l->words->end, word, WORD_EMPTY);
+		}
+	}
+	locktable_release(from_sub);
+}
+
+/*
+ * The store's blocks are freed at once (not at commit): LOCK words in them must
+ * not be touched any more.
+ */
+void
+txn_forget_locks(StoreId store)
+{
+	int64		i;
+
+	for (i = 0; i < My.nlocks; i++)
+	{
+		if (My.locks[i].store == store)
+			My.locks[i].words = NULL;
+	}
+}

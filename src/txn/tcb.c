@@ -1,0 +1,915 @@
+/*-------------------------------------------------------------------------
+ *
+ * tcb.c
+ *	  Transaction control blocks: slots, activation, write set, savepoints.
+ *
+ * Each backend owns a ring of slots and takes them in turn.  A slot has a TCB
+ * in the pool (what a crash needs) and a mirror in shared memory (what the other
+ * backends need).  Only the owner writes either.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/subtrans.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "sofort/compat/compat.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+#include "txn_internal.h"
+
+TxnShared  *TxnShmem = NULL;
+TxnSlot    *TxnSlots = NULL;
+TxnBackend *TxnBackends = NULL;
+LWLockPadded *TxnLocks = NULL;
+const TxnStoreOps *TxnOps = NULL;
+
+TxnLocal	My;
+
+/*
+ * Ranges that the write set covers since the subtransaction began, and blocks
+ * from which END entries came: a cache, forgetting costs an entry more.
+ */
+#define COVER_RANGES	8
+#define HOT_BLOCKS		16
+#define HOT_BLOCK_LIMIT 4		/* then the whole block is logged */
+
+typedef struct HotBlock
+{
+	StoreId		store;
+	uint64		block;
+	int			hits;
+} HotBlock;
+
+static TxnEntry cover[COVER_RANGES];
+static int	cover_next;
+static HotBlock hot[HOT_BLOCKS];
+
+/*
+ * Drains of this process, and their number when a slot's last flush was issued:
+ * a slot is reused only after a drain.
+ */
+static uint64 drains = 1;
+static uint64 slot_flushed[TXN_RING];
+static bool exit_registered = false;
+
+static uint32
+ring_size(void)
+{
+	return Max(1, Min(TXN_RING, TXN_MAX_SLOTS / MaxBackends));
+}
+
+Size
+txn_shmem_size(void)
+{
+	Size		size = MAXALIGN(sizeof(TxnShared));
+
+	size = add_size(size, mul_size(sizeof(TxnSlot), (Size) ring_size() * MaxBackends));
+	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnBackend), MaxBackends)));
+	return add_size(size, locktable_shmem_size());
+}
+
+int
+txn_lwlocks(void)
+{
+	return TXN_LWLOCKS;
+}
+
+void
+txn_register_store_ops(const TxnStoreOps *ops)
+{
+	TxnOps = ops;
+}
+
+void
+txn_drain(void)
+{
+	pm_drain();
+	drains++;
+}
+
+/* Enlarge a backend-local array to hold one more element. */
+void *
+txn_grow(void *array, int64 used, int64 *max, Size elem)
+{
+	if (used < *max)
+		return array;
+	if (array == NULL)
+	{
+		*max = 64;
+		return MemoryContextAlloc(TopMemoryContext, *max * elem);
+	}
+	array = repalloc_huge(array, 2 * *max * elem);
+	*max *= 2;
+	return array;
+}
+
+/* ------------------------------------------------------------------------
+ * Mirror
+ * ------------------------------------------------------------------------
+ */
+
+/* The top xid of a generation of a slot; false if the slot has moved on. */
+bool
+slot_transaction(uint32 slot, uint32 generation, uint64 *fxid)
+{
+	const TxnSlot *s;
+
+	if (slot >= TxnShmem->nslots || generation == 0)
+		return false;
+	s = &TxnSlots[slot];
+	if (__atomic_load_n(&s->generation, __ATOMIC_ACQUIRE) != generation)
+		return false;
+	*fxid = __atomic_load_n(&s->fxid, __ATOMIC_RELAXED);
+	pg_read_barrier();
+	return __atomic_load_n(&s->generation, __ATOMIC_RELAXED) == generation;
+}
+
+static void
+mirror_begin_change(TxnBackend *b)
+{
+	__atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELAXED);
+	pg_write_barrier();
+}
+
+static void
+mirror_end_change(TxnBackend *b)
+{
+	pg_write_barrier();
+	__atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * Consistent look at another backend: fn sees a copy of what it needs.  The
+ * owner changes it in a few instructions and is never waited for long.
+ */
+#define MIRROR_READ(b, body) \
+	do { \
+		for (;;) \
+		{ \
+			uint32		v_ = __atomic_load_n(&(b)->version, __ATOMIC_ACQUIRE); \
+			if ((v_ & 1) == 0) \
+			{ \
+				body; \
+				pg_read_barrier(); \
+				if (__atomic_load_n(&(b)->version, __ATOMIC_RELAXED) == v_) \
+					break; \
+			} \
+			SPIN_DELAY(); \
+		} \
+	} while (0)
+
+/*
+ * The xid whose end a waiter should wait for: that of the innermost
+ * subtransaction still open that wrote the word (number = command id) or took
+ * the lock (number = subtransaction); ids of committed subtransactions lead to
+ * the parent they merged into.  InvalidTransactionId if the slot has moved on.
+ */
+TransactionId
+txn_waitable_xid(uint32 slot, uint32 generation, bool by_command, uint32 number)
+{
+	const TxnBackend *b;
+	TransactionId xid = InvalidTransactionId;
+	uint64		fxid;
+
+	if (!slot_transaction(slot, generation, &fxid))
+		return InvalidTransactionId;
+	b = &TxnBackends[slot / TxnShmem->ring];
+	MIRROR_READ(b,
+				{
+					xid = (TransactionId) fxid;
+					if (b->slot == slot)
+					{
+						int			i = (int) Min(b->nsubs, TXN_MIRROR_SUBS);
+
+						while (--i >= 0)
+						{
+							if (number >= (by_command ? b->subs[i].first : b->subs[i].sub))
+							{
+								xid = b->subs[i].xid;
+								break;
+							}
+						}
+					}
+				});
+
+	/* the stack may have belonged to the slot's next transaction */
+	if (!slot_transaction(slot, generation, &fxid))
+		return InvalidTransactionId;
+	return TransactionIdIsValid(xid) ? xid : (TransactionId) fxid;
+}
+
+/* The token under which the owner of the slot inserts this row, or 0. */
+uint32
+txn_spec_token(uint32 slot, StoreId store, uint64 row)
+{
+	const TxnBackend *b = &TxnBackends[slot / TxnShmem->ring];
+	uint32		token = 0;
+
+	MIRROR_READ(b,
+				{
+					token = (b->slot == slot && b->spec_store == store &&
+							 b->spec_row == row) ? b->spec_token : 0;
+				});
+	return token;
+}
+
+void
+txn_speculate(StoreId store, uint64 row, uint32 token)
+{
+	TxnBackend *b = My.backend;
+
+	Assert(My.have_slot);
+	mirror_begin_change(b);
+	b->spec_store = store;
+	b->spec_row = row;
+	b->spec_token = token;
+	mirror_end_change(b);
+}
+
+void
+txn_speculation_end(void)
+{
+	TxnBackend *b = My.backend;
+
+	if (!My.have_slot || b->spec_token == 0)
+		return;
+	mirror_begin_change(b);
+	b->spec_token = 0;
+	mirror_end_change(b);
+}
+
+/* ------------------------------------------------------------------------
+ * Frames: the open subtransactions
+ * ------------------------------------------------------------------------
+ */
+
+static void
+forget_cover(void)
+{
+	memset(cover, 0, sizeof(cover));
+	memset(hot, 0, sizeof(hot));
+}
+
+static void
+add_frame(SubTransactionId sub, CommandId first, bool exact)
+{
+	TxnFrame   *f;
+	int64		max = My.maxframes;
+
+	My.frames = txn_grow(My.frames, My.nframes, &max, sizeof(TxnFrame));
+	My.maxframes = (int) max;
+	f = &My.frames[My.nframes++];
+	f->sub = sub;
+	f->first = first;
+	f->exact = exact;
+	f->mirrored = false;
+}
+
+/*
+ * A subtransaction starts.  If the current command has written already, words
+ * of parent and child may carry the same command id: the child then logs single
+ * rows only, so that undoing it cannot touch a row of the parent.
+ */
+void
+txn_push_frame(SubTransactionId sub)
+{
+	CommandId	cid = GetCurrentCommandId(false);
+
+	if (My.nframes == 0)
+		add_frame(TopSubTransactionId, 0, false);
+	add_frame(sub, cid, My.wrote && My.last_command >= cid);
+	forget_cover();
+}
+
+/* It has ended, one way or the other. */
+void
+txn_pop_frame(SubTransactionId sub)
+{
+	TxnBackend *b = My.backend;
+
+	My.ready_sub = InvalidSubTransactionId;
+	while (My.nframes > 1 && my_frame()->sub >= sub)
+		My.nframes--;
+	if (!My.have_slot || b->nsubs == 0 || b->subs[b->nsubs - 1].sub < sub)
+		return;
+	mirror_begin_change(b);
+	while (b->nsubs > 0 && b->subs[b->nsubs - 1].sub >= sub)
+		b->nsubs--;
+	mirror_end_change(b);
+}
+
+/*
+ * Tell the other backends the xids of the open subtransactions, outermost
+ * first; assigns one to the current.  Past TXN_MIRROR_SUBS levels the innermost
+ * that fits stands for those below it.
+ */
+static void
+mirror_frames(void)
+{
+	TxnBackend *b = My.backend;
+	TransactionId xid = GetCurrentTransactionId();
+	TxnSub		subs[TXN_MIRROR_SUBS];
+	int			from = My.nframes;
+	int			i;
+
+	while (from > 0 && !My.frames[from - 1].mirrored)
+		from--;
+	for (i = My.nframes - 1; i >= from; i--)
+	{
+		if (i < TXN_MIRROR_SUBS)
+		{
+			subs[i].sub = My.frames[i].sub;
+			subs[i].first = My.frames[i].first;
+			subs[i].xid = xid;
+		}
+		if (i > from)
+			xid = SubTransGetParent(xid);
+	}
+	mirror_begin_change(b);
+	for (i = from; i < Min(My.nframes, TXN_MIRROR_SUBS); i++)
+		b->subs[i] = subs[i];
+	b->nsubs = Min(My.nframes, TXN_MIRROR_SUBS);
+	mirror_end_change(b);
+	for (i = from; i < My.nframes; i++)
+		My.frames[i].mirrored = true;
+}
+
+/* ------------------------------------------------------------------------
+ * Slots
+ * ------------------------------------------------------------------------
+ */
+
+/* Another process may take over the slots: nothing of ours is in flight. */
+static void
+drain_at_exit(int code, Datum arg)
+{
+	if (pool_status() == POOL_READY)
+		pm_drain();
+}
+
+static void
+take_slot(void)
+{
+	TxnBackend *b;
+	TxnSlot    *s;
+	uint32		number = (uint32) my_proc_number();
+	uint32		generation;
+
+	if (number >= TxnShmem->nbackends)
+		elog(ERROR, "process %d cannot own sofort transactions", MyProcPid);
+	if (!exit_registered)
+	{
+		on_shmem_exit(drain_at_exit, (Datum) 0);
+		exit_registered = true;
+	}
+
+	b = &TxnBackends[number];
+	My.backend = b;
+	My.fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	My.slot = number * TxnShmem->ring + b->ring_next;
+	b->ring_next = (b->ring_next + 1) % TxnShmem->ring;
+
+	s = &TxnSlots[My.slot];
+	generation = (s->generation + 1) & GENERATION_MASK;
+	if (generation == 0)
+	{
+		generation = 1;
+		s->wrapped = true;
+	}
+	My.generation = generation;
+	My.durable = false;
+	My.tcb = NULL;
+
+	/* the stack first: who sees the new generation sees the new stack */
+	mirror_begin_change(b);
+	b->slot = My.slot;
+	b->nsubs = 0;
+	b->spec_token = 0;
+	b->pid = MyProcPid;
+	b->nentries = 0;
+	__atomic_store_n(&s->generation, 0, __ATOMIC_RELAXED);
+	pg_write_barrier();
+	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
+	s->active = true;
+	__atomic_store_n(&s->generation, generation, __ATOMIC_RELEASE);
+	mirror_end_change(b);
+	My.have_slot = true;
+}
+
+static void
+check_may_write(void)
+{
+	pool_require();
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot modify sofort tables during recovery")));
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot modify sofort tables in a parallel worker")));
+	if (My.stage != STAGE_OPEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot modify sofort tables while the transaction commits")));
+	txn_resolve_leftovers();
+}
+
+/* Have an xid, a slot, and the current subtransaction in the mirror. */
+void
+txn_join(SubTransactionId sub)
+{
+	if (likely(My.ready_sub == sub))
+		return;
+	if (My.have_slot && My.nframes > 0 && my_frame()->mirrored && My.stage == STAGE_OPEN)
+		return;
+	check_may_write();
+	if (My.nframes == 0)
+		add_frame(TopSubTransactionId, 0, false);
+	(void) GetCurrentTransactionId();
+	if (!My.have_slot)
+		take_slot();
+	if (!my_frame()->mirrored)
+		mirror_frames();
+}
+
+void
+txn_begin_write(void)
+{
+	SubTransactionId sub = GetCurrentSubTransactionId();
+
+	if (likely(My.ready_sub == sub))
+		return;
+	txn_join(sub);
+	wal_cover_xid(My.fxid);
+	My.ready_sub = sub;
+}
+
+bool
+txn_is_writing(void)
+{
+	return My.have_slot;
+}
+
+uint64
+txn_progress_word(CommandId cid)
+{
+	if (cid > WORD_MAX_COMMAND)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot have more than %u commands in a transaction that writes sofort tables",
+						WORD_MAX_COMMAND)));
+	Assert(My.have_slot);
+	if (!My.wrote || cid > My.last_command)
+		My.last_command = cid;
+	My.wrote = true;
+	return WORD_MAKE_PROGRESS(My.slot, My.generation, cid);
+}
+
+/* ------------------------------------------------------------------------
+ * The TCB on the medium
+ * ------------------------------------------------------------------------
+ */
+
+/* Address of the TCB of a slot; makes room in the vector. */
+static Tcb *
+tcb_of_slot(uint32 slot)
+{
+	PmVector   *tcbs = &PoolSuper->tcbs;
+	uint64		last = (uint64) (slot / TxnShmem->ring + 1) * TxnShmem->ring - 1;
+
+	if (slot >= *(volatile uint64 *) &tcbs->count)
+	{
+		LWLockAcquire(txn_lwlock(TXN_LWLOCK_GROW), LW_EXCLUSIVE);
+		if (slot >= tcbs->count)
+		{
+			pm_vector_reserve(tcbs, last, PM_OWNER_TXN, 0);
+			pm_vector_publish(tcbs, last + 1);
+		}
+		LWLockRelease(txn_lwlock(TXN_LWLOCK_GROW));
+	}
+	return (Tcb *) pm_vector_get(tcbs, slot);
+}
+
+void
+txn_set_state(TcbState state)
+{
+	pm_store8(&My.tcb->state, TCB_MAKE_STATE(state, My.generation, TxnShmem->life));
+}
+
+/*
+ * Fill the first line, not flushed yet.  All stores go to one line and become
+ * durable in this order, so a crash finds the old transaction, FREE, or all of
+ * the new one.
+ */
+static void
+activate(void)
+{
+	volatile Tcb *tcb = My.tcb;
+	TxnSlot    *s = &TxnSlots[My.slot];
+
+	if (slot_flushed[My.slot % TxnShmem->ring] >= drains)
+		txn_drain();			/* the last transaction's stamps */
+	Assert(tcb->overflow == PM_NULL);
+	tcb->state = TCB_MAKE_STATE(TCB_FREE, My.generation, TxnShmem->life);
+	pg_compiler_barrier();
+	if (s->wrapped)
+	{
+		/* entries of the same generation, 2^14 transactions ago */
+		pm_flush((const void *) &tcb->state, sizeof(uint64));
+		txn_drain();
+		memset((void *) tcb->entries, 0, sizeof(tcb->entries));
+		pm_persist((const void *) tcb->entries, sizeof(tcb->entries));
+		s->wrapped = false;
+	}
+	tcb->xid = My.fxid;
+	pg_compiler_barrier();
+	tcb->state = TCB_MAKE_STATE(TCB_ACTIVE, My.generation, TxnShmem->life);
+	pg_compiler_barrier();
+	My.durable = true;
+}
+
+/* Another chunk for the write set. */
+static void
+add_chunk(void)
+{
+	PmReservation r;
+	PMPtr	   *link;
+	int64		max = My.maxchunks;
+
+	My.chunks = txn_grow(My.chunks, My.nchunks, &max, sizeof(TcbChunk *));
+	My.maxchunks = (int) max;
+	link = My.nchunks == 0 ? &My.tcb->overflow : &My.chunks[My.nchunks - 1]->next;
+	pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
+	pm_publish(&r);
+	My.chunks[My.nchunks++] = (TcbChunk *) r.addr;
+}
+
+static TcbEntry *
+durable_entry(int64 n)
+{
+	if (n < TCB_INLINE_ENTRIES)
+		return &My.tcb->entries[n];
+	n -= TCB_INLINE_ENTRIES;
+	if (n / TCB_CHUNK_ENTRIES >= My.nchunks)
+		add_chunk();
+	return &My.chunks[n / TCB_CHUNK_ENTRIES]->entries[n % TCB_CHUNK_ENTRIES];
+}
+
+/* Append and flush, no drain. */
+static void
+append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	LocalEntry *e;
+	TcbEntry   *d;
+	bool		first = !My.durable;
+
+	Assert(My.have_slot && My.stage == STAGE_OPEN);
+	My.entries = txn_grow(My.entries, My.nentries, &My.maxentries, sizeof(LocalEntry));
+	if (My.tcb == NULL)
+		My.tcb = tcb_of_slot(My.slot);
+	d = durable_entry(My.nentries);
+	if (first)
+		activate();
+
+	e = &My.entries[My.nentries];
+	e->entry.store = store;
+	e->entry.kind = kind;
+	e->entry.row = row;
+	e->entry.count = count;
+	e->sub = my_frame()->sub;
+	e->durable = d;
+
+	/* "what" of an older transaction may stand there: row first */
+	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, count);
+	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, My.generation, kind);
+	if (first)
+		pm_flush(My.tcb, PM_LINE);	/* entry 0 is in that line */
+	else
+		pm_flush(d, sizeof(TcbEntry));
+	My.nentries++;
+	My.backend->nentries = (uint64) My.nentries;
+}
+
+static bool
+is_covered(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	int			i;
+
+	for (i = 0; i < COVER_RANGES; i++)
+	{
+		const TxnEntry *c = &cover[i];
+
+		if (c->kind == kind && c->store == store && row >= c->row &&
+			row + count <= c->row + c->count)
+			return true;
+	}
+	return false;
+}
+
+/* Does the block give so many END entries that it should be logged whole? */
+static bool
+is_hot(StoreId store, uint64 row)
+{
+	uint64		block = row / SOFORT_BLOCK_ROWS;
+	HotBlock   *h = &hot[(block ^ (store * 7)) % HOT_BLOCKS];
+
+	if (my_frame()->exact)
+		return false;
+	if (h->store != store || h->block != block)
+	{
+		h->store = store;
+		h->block = block;
+		h->hits = 0;
+	}
+	return ++h->hits >= HOT_BLOCK_LIMIT;
+}
+
+/* Returns false if there was nothing to do. */
+static bool
+log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	bool		rows = kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END;
+
+	if (rows)
+	{
+		TxnEntry   *c;
+
+		if (is_covered(store, kind, row, count))
+			return false;
+		if (kind == TXN_ENTRY_END && count == 1 && is_hot(store, row))
+		{
+			row -= row % SOFORT_BLOCK_ROWS;
+			count = SOFORT_BLOCK_ROWS;
+		}
+		append_entry(store, kind, row, count);
+		c = &cover[cover_next++ % COVER_RANGES];
+		*c = My.entries[My.nentries - 1].entry;
+	}
+	else
+		append_entry(store, kind, row, count);
+	return true;
+}
+
+void
+txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	bool		first = !My.durable;
+	bool		logged = false;
+
+	Assert(count > 0);
+	for (;;)
+	{
+		uint32		n = Min(count, ENTRY_MAX_COUNT);
+
+		logged |= log_rows(store, kind, row, n);
+		count -= n;
+		if (count == 0)
+			break;
+		row += n;
+	}
+	if (logged)
+		txn_drain();
+	if (first && logged)
+		SOFORT_STOP("txn-activated");
+	SOFORT_STOP("txn-logged");
+}
+
+void
+txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
+{
+	bool		logged = log_rows(store, TXN_ENTRY_END, old_row, 1);
+
+	logged |= log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
+	if (logged)
+		txn_drain();
+	SOFORT_STOP("txn-logged");
+}
+
+/*
+ * A claim has failed.  Where words of the parent may carry the same command id,
+ * undoing the entry could hit the parent's claim of that very row: forget it
+ * (the durable entry is harmless, all of the transaction is undone by a crash).
+ */
+void
+txn_forget_entry(StoreId store, uint64 row)
+{
+	int64		i;
+
+	if (My.nframes == 0 || !my_frame()->exact)
+		return;
+	for (i = My.nentries - 1; i >= 0 && i >= My.nentries - 2; i--)
+	{
+		TxnEntry   *e = &My.entries[i].entry;
+
+		if (e->kind == TXN_ENTRY_END && e->store == store && e->row == row && e->count == 1)
+		{
+			e->kind = TXN_ENTRY_NONE;
+			forget_cover();
+			return;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * The end
+ * ------------------------------------------------------------------------
+ */
+
+static void
+undo_entry(const TxnEntry *e, CommandId from_command)
+{
+	switch (e->kind)
+	{
+		case TXN_ENTRY_BEGIN:
+		case TXN_ENTRY_END:
+			TxnOps->undo_rows(e, My.slot, My.generation, from_command);
+			break;
+		case TXN_ENTRY_CREATE_STORE:
+			TxnOps->drop_store(e->store);
+			break;
+		case TXN_ENTRY_CREATE_COLUMN:
+			TxnOps->drop_column(e->store, e->row);
+			break;
+		case TXN_ENTRY_DROP_STORE:
+		case TXN_ENTRY_NONE:
+			break;
+	}
+}
+
+/*
+ * Undo the entries of a subtransaction and all below it (they are the last
+ * ones: what was logged since it began belongs to it), in reverse order, and
+ * drop them from the write set.  Its words are durably gone before its entries
+ * are; a DROP_STORE must be gone before the transaction can commit, which the
+ * drain before the durable point sees to.  No error, no allocation.
+ */
+void
+txn_undo(SubTransactionId from_sub, CommandId from_command)
+{
+	int64		n = My.nentries;
+	int64		i;
+
+	SOFORT_STOP("abort-before-undo");
+	while (n > 0 && My.entries[n - 1].sub >= from_sub)
+	{
+		n--;
+		undo_entry(&My.entries[n].entry, from_command);
+	}
+	SOFORT_STOP("abort-undone");
+	if (n == My.nentries)
+		return;
+	forget_cover();
+	if (from_sub == TopSubTransactionId)
+		return;					/* the TCB ends as a whole */
+	txn_drain();
+	for (i = n; i < My.nentries; i++)
+		pm_store8(&My.entries[i].durable->what, 0);
+	My.nentries = n;
+	My.backend->nentries = (uint64) n;
+}
+
+/*
+ * The TCB is of no use any more.  now: drain, make it FREE and give its chunks
+ * back; otherwise it stays as it is until the slot comes round again, after
+ * some later drain.
+ */
+void
+txn_release_slot(bool now)
+{
+	if (!My.durable)
+		return;
+	if (now || My.nchunks > 0)
+	{
+		txn_drain();
+		SOFORT_STOP("slot-release");
+		txn_set_state(TCB_FREE);
+		txn_drain();
+		while (--My.nchunks >= 0)
+			pm_free(My.nchunks == 0 ? &My.tcb->overflow : &My.chunks[My.nchunks - 1]->next, 1);
+		My.nchunks = 0;
+	}
+	slot_flushed[My.slot % TxnShmem->ring] = drains;
+}
+
+/* Forget the transaction, after everything that names it is done with. */
+void
+txn_leave(void)
+{
+	if (My.have_slot)
+	{
+		TxnBackend *b = My.backend;
+
+		mirror_begin_change(b);
+		__atomic_store_n(&TxnSlots[My.slot].active, false, __ATOMIC_RELEASE);
+		b->slot = TXN_NO_SLOT;
+		b->nsubs = 0;
+		b->spec_token = 0;
+		b->nentries = 0;
+		mirror_end_change(b);
+	}
+	My.have_slot = false;
+	My.durable = false;
+	My.ready_sub = InvalidSubTransactionId;
+	My.stage = STAGE_OPEN;
+	My.wrote = false;
+	My.nentries = 0;
+	My.nlocks = 0;
+	My.nframes = 0;
+	My.claimed_words = NULL;
+	forget_cover();
+	if (My.maxentries > 65536)
+	{
+		pfree(My.entries);
+		My.entries = NULL;
+		My.maxentries = 0;
+	}
+	if (My.maxlocks > 65536)
+	{
+		pfree(My.locks);
+		My.locks = NULL;
+		My.maxlocks = 0;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Views
+ * ------------------------------------------------------------------------
+ */
+
+static const char *
+state_name(TcbState state)
+{
+	switch (state)
+	{
+		case TCB_FREE:
+			return "free";
+		case TCB_ACTIVE:
+			return "active";
+		case TCB_PREPARED:
+			return "prepared";
+		case TCB_COMMITTED:
+			return "committed";
+		case TCB_ABORTED:
+			return "aborted";
+	}
+	return "invalid";
+}
+
+/*
+ * Transactions that are open, and TCBs of earlier lives that wait for the
+ * commit log.  What has ended and only waits for its slot to be used again is
+ * not shown.
+ */
+void
+txn_visit(TxnVisitor fn, void *arg)
+{
+	uint32		slot;
+
+	if (TxnShmem == NULL || pool_status() != POOL_READY)
+		return;
+	for (slot = 0; slot < Max(TxnShmem->nslots, PoolSuper->tcbs.count); slot++)
+	{
+		const Tcb  *tcb = slot < PoolSuper->tcbs.count ?
+			(const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot) : NULL;
+		uint64		state = tcb ? word_read(&tcb->state) : 0;
+		bool		leftover = TCB_STATE(state) != TCB_FREE && TCB_LIFE(state) != TxnShmem->life;
+		TxnInfo		info;
+
+		memset(&info, 0, sizeof(info));
+		info.slot = slot;
+		if (slot < TxnShmem->nslots && TxnSlots[slot].active)
+		{
+			const TxnBackend *b = &TxnBackends[slot / TxnShmem->ring];
+
+			info.generation = TxnSlots[slot].generation;
+			info.xid = TxnSlots[slot].fxid;
+			info.life = TxnShmem->life;
+			info.pid = b->pid;
+			info.entries = b->nentries;
+			/* no TCB is made for a transaction that only locks rows */
+			info.state = TCB_GENERATION(state) == info.generation && !leftover &&
+				TCB_STATE(state) != TCB_FREE ? state_name(TCB_STATE(state)) : "locking";
+		}
+		else if (leftover && TxnShmem->leftovers)
+		{
+			info.generation = TCB_GENERATION(state);
+			info.xid = tcb->xid;
+			info.life = TCB_LIFE(state);
+			info.state = state_name(TCB_STATE(state));
+		}
+		else
+			continue;
+		fn(arg, &info);
+	}
+}

@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * txn_internal.h
+ *	  What the files of src/txn share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_TXN_INTERNAL_H
+#define SOFORT_TXN_INTERNAL_H
+
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xlogdefs.h"
+#include "port/atomics.h"
+#include "sofort/pmem/layout.h"
+#include "sofort/txn/txn.h"
+#include "storage/lwlock.h"
+#include "storage/s_lock.h"
+
+/* ---- formats (see README.md) ---- */
+
+/* Tcb.state, bits 0..3 */
+typedef enum TcbState
+{
+	TCB_FREE = 0,				/* nothing refers to it */
+	TCB_ACTIVE = 1,
+	TCB_PREPARED = 2,			/* the commit log decides */
+	TCB_COMMITTED = 3,
+	TCB_ABORTED = 4
+} TcbState;
+
+#define TCB_STATE(s)		((TcbState) ((s) & 0xf))
+#define TCB_GENERATION(s)	((uint32) (((s) >> 4) & GENERATION_MASK))
+#define TCB_LIFE(s)			((s) >> 18)
+#define TCB_MAKE_STATE(state, gen, life) \
+	((uint64) (state) | ((uint64) (gen) << 4) | ((uint64) (life) << 18))
+
+#define GENERATION_MASK		((1U << WORD_GENERATION_BITS) - 1)
+
+#define ENTRY_STORE(w)		((StoreId) ((w) & PM_OWNER_MASK))
+#define ENTRY_GENERATION(w) ((uint32) (((w) >> 36) & GENERATION_MASK))
+#define ENTRY_KIND(w)		((TxnEntryKind) (((w) >> 50) & 0x3f))
+#define ENTRY_MAKE(store, gen, kind) \
+	((uint64) (store) | ((uint64) (gen) << 36) | ((uint64) (kind) << 50))
+#define ENTRY_ROW(r)		((r) & ((UINT64CONST(1) << 40) - 1))
+#define ENTRY_COUNT(r)		((uint32) ((r) >> 40))
+#define ENTRY_MAX_COUNT		((1U << 24) - 1)
+#define ENTRY_MAKE_ROW(row, count) ((uint64) (row) | ((uint64) (count) << 40))
+
+/* ---- volatile state in shared memory ---- */
+
+#define TXN_MAX_SLOTS		(1 << WORD_SLOT_BITS)
+#define TXN_RING			64	/* slots per backend, at most */
+#define TXN_MIRROR_SUBS		64
+#define TXN_NO_SLOT			PG_UINT32_MAX
+#define TXN_LOCK_PARTITIONS 128
+#define TXN_LAZY_ENTRIES	256 /* a longer write set is released at once */
+
+/* LWLocks of the tranche "sofort_txn" */
+#define TXN_LWLOCK_MARK		0	/* the high-water mark */
+#define TXN_LWLOCK_RESOLVE	1	/* leftovers */
+#define TXN_LWLOCK_GROW		2	/* superblock.tcbs grows */
+#define TXN_LWLOCK_ROWS		3	/* first partition of the lock table */
+#define TXN_LWLOCKS			(TXN_LWLOCK_ROWS + TXN_LOCK_PARTITIONS)
+
+/*
+ * Mirror of a TCB.  fxid belongs to generation; generation is 0 while the two
+ * change.  A reader loads generation, fxid, generation.
+ */
+typedef struct TxnSlot
+{
+	uint64		fxid;
+	uint32		generation;
+	bool		active;			/* its transaction has not ended */
+	bool		wrapped;		/* generations began again since the entries of
+								 * the TCB were zeroed */
+} TxnSlot;
+
+/* Words of command "first" or later were written by this subtransaction. */
+typedef struct TxnSub
+{
+	SubTransactionId sub;
+	CommandId	first;
+	TransactionId xid;
+} TxnSub;
+
+struct RowLock;
+
+/* Per PGPROC.  Written by its owner only, except "owned". */
+typedef struct TxnBackend
+{
+	uint32		version;		/* odd while the fields below change */
+	uint32		slot;			/* of the open transaction, or TXN_NO_SLOT */
+	uint32		nsubs;
+	uint32		spec_token;		/* 0 = none */
+	StoreId		spec_store;
+	uint64		spec_row;
+	int			pid;
+	uint32		ring_next;		/* owner only */
+	uint64		nentries;		/* for views */
+	slock_t		mutex;			/* protects "owned" */
+	struct RowLock *owned;		/* its entries in the lock table */
+	TxnSub		subs[TXN_MIRROR_SUBS];
+} TxnBackend;
+
+typedef struct TxnShared
+{
+	uint64		life;
+	uint32		nbackends;
+	uint32		ring;			/* slots per backend */
+	uint32		nslots;
+	bool		leftovers;		/* TCBs of earlier lives are unresolved */
+
+	/* high-water mark: written under TXN_LWLOCK_MARK, read without */
+	pg_atomic_uint64 mark_fxid;
+	pg_atomic_uint64 mark_lsn;
+
+	/* what redo saw last (startup process) */
+	bool		redo_seen;
+	uint64		redo_sequence;
+	uint64		redo_fxid;
+
+	/* asynchronous commits (H1): apart from what is read all the time */
+	char		pad[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 async_started;
+	pg_atomic_uint64 async_done;
+	pg_atomic_uint64 async_lsn;
+} TxnShared;
+
+extern TxnShared *TxnShmem;
+extern TxnSlot *TxnSlots;
+extern TxnBackend *TxnBackends;
+extern LWLockPadded *TxnLocks;
+extern const TxnStoreOps *TxnOps;
+
+#define txn_lwlock(n)		(&TxnLocks[n].lock)
+
+/* ---- this transaction ---- */
+
+/* An entry of the write set, with what rolling back to a savepoint needs. */
+typedef struct LocalEntry
+{
+	TxnEntry	entry;
+	SubTransactionId sub;
+	TcbEntry   *durable;
+} LocalEntry;
+
+/* A LOCK word that this transaction wrote. */
+typedef struct LocalLock
+{
+	RowWords   *words;
+	StoreId		store;
+	SubTransactionId sub;
+} LocalLock;
+
+/* An open (sub)transaction; frame 0 is the top. */
+typedef struct TxnFrame
+{
+	SubTransactionId sub;
+	CommandId	first;			/* words of it have this command id or more */
+	bool		exact;			/* words of its parents may have it, too: log
+								 * single rows only */
+	bool		mirrored;		/* TxnBackend.subs knows it */
+} TxnFrame;
+
+typedef enum TxnStage
+{
+	STAGE_OPEN = 0,
+	STAGE_PREPARED,				/* PRE_COMMIT done, the commit log decides */
+	STAGE_COMMITTED				/* past the durable point */
+} TxnStage;
+
+typedef struct TxnLocal
+{
+	bool		have_slot;
+	bool		durable;		/* TCB is active on the medium */
+	uint32		slot;
+	uint32		generation;
+	uint64		fxid;
+	Tcb		   *tcb;
+	TxnBackend *backend;
+	SubTransactionId ready_sub; /* txn_begin_write() has nothing to do */
+	TxnStage	stage;
+	bool		wrote;			/* some command made a word */
+	CommandId	last_command;	/* the highest that did */
+
+	int			nframes;
+	int			maxframes;
+	TxnFrame   *frames;
+
+	int64		nentries;
+	int64		maxentries;
+	LocalEntry *entries;
+	int			nchunks;
+	int			maxchunks;
+	TcbChunk  **chunks;
+
+	int64		nlocks;
+	int64		maxlocks;
+	LocalLock  *locks;
+
+	/* the claim that txn_unclaim_row() may take back */
+	RowWords   *claimed_words;
+	uint64		claimed_from;
+} TxnLocal;
+
+extern TxnLocal My;
+
+#define my_frame()			(&My.frames[My.nframes - 1])
+
+static inline bool
+word_is_mine(uint64 word)
+{
+	return My.have_slot && WORD_SLOT(word) == My.slot &&
+		WORD_GENERATION(word) == My.generation;
+}
+
+/* ---- tcb.c ---- */
+extern void txn_join(SubTransactionId sub);	/* xid, slot, mirror: to lock rows */
+extern void txn_drain(void);
+extern void txn_forget_entry(StoreId store, uint64 row);
+extern void txn_push_frame(SubTransactionId sub);
+extern void txn_pop_frame(SubTransactionId sub);
+extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
+extern void txn_set_state(TcbState state);
+extern void txn_release_slot(bool now);
+extern void txn_leave(void);
+extern void *txn_grow(void *array, int64 used, int64 *max, Size elem);
+extern bool slot_transaction(uint32 slot, uint32 generation, uint64 *fxid);
+extern TransactionId txn_waitable_xid(uint32 slot, uint32 generation, bool by_command,
+									  uint32 number);
+extern uint32 txn_spec_token(uint32 slot, StoreId store, uint64 row);
+
+/* ---- recover.c ---- */
+extern void tcb_free_overflow(Tcb *tcb);
+
+/* ---- commit.c ---- */
+extern void txn_commit_init(void);
+
+/* ---- wal.c ---- */
+extern void wal_init(void);
+extern void wal_startup(void);
+extern void wal_cover_xid(uint64 fxid);
+extern void wal_check_redo(void);
+extern void wal_note_async_commit(void);
+extern void wal_async_commit_done(bool committed);
+extern void wal_flush_dependencies(void);
+extern void wal_forget_sequences(void);
+extern void wal_log_committed(const TransactionId *xids, int n);
+
+/* ---- visibility.c ---- */
+typedef enum TxnOwner
+{
+	OWNER_NONE,					/* EMPTY; or an end word that only locks */
+	OWNER_MINE,
+	OWNER_RUNNING,
+	OWNER_COMMITTED,			/* stamped or not yet */
+	OWNER_ABORTED,				/* undone */
+	OWNER_UNDOING				/* aborted, not yet undone: the backend that
+								 * does it still holds its xid lock */
+} TxnOwner;
+
+typedef struct WordView
+{
+	uint64		word;
+	TxnOwner	owner;
+	uint64		fxid;			/* not for NONE and ABORTED */
+} WordView;
+
+extern void view_word(const uint64 *where, WordView *v);
+extern void visibility_end_of_xact(void);
+
+/* ---- locktable.c ---- */
+typedef struct RowLock
+{
+	struct RowLock *next;		/* in the bucket, or in the stock */
+	struct RowLock *owned_next;
+	struct RowLock *owned_prev;
+	StoreId		store;
+	uint64		row;
+	uint64		fxid;
+	uint32		slot;
+	uint32		generation;
+	SubTransactionId sub;
+	LockTupleMode mode;
+} RowLock;
+
+extern Size locktable_shmem_size(void);
+extern void locktable_startup(void);
+extern int	locktable_partition(StoreId store, uint64 row);
+extern void locktable_stock(int n);
+extern RowLock *locktable_first(StoreId store, uint64 row);
+extern RowLock *locktable_next(RowLock *lock);
+extern RowLock *locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation,
+							  uint64 fxid, SubTransactionId sub, LockTupleMode mode);
+extern void locktable_remove(RowLock *lock);
+extern void locktable_release(SubTransactionId from_sub);
+
+/* ---- rowlock.c ---- */
+extern void rowlock_release(SubTransactionId from_sub);
+
+#endif							/* SOFORT_TXN_INTERNAL_H */

@@ -1,0 +1,476 @@
+/*-------------------------------------------------------------------------
+ *
+ * visibility.c
+ *	  Which versions a snapshot sees, and what VACUUM and SSI want to know.
+ *
+ * The rules are those of heapam_visibility.c.  Stamps are compared in 64 bits
+ * (a stamp may be older than 2^31 transactions); for words in progress the
+ * order is: own transaction, in progress, commit log.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/subtrans.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "sofort/txn/visibility.h"
+#include "storage/predicate.h"
+#include "storage/procarray.h"
+#include "utils/snapmgr.h"
+
+#include "txn_internal.h"
+
+/* A word may name a transaction that has left only for a moment. */
+#define STALE_WORD_TRIES	100000
+
+/* After this long without a look, the reference may lag too far behind. */
+#define REFERENCE_MICROSECONDS	(10 * INT64CONST(1000000))
+
+TxnWideXmin TxnLastXmin;
+
+static uint64 reference_fxid = 0;
+static TimestampTz reference_time = 0;
+static bool reference_checked = false;
+
+/* ------------------------------------------------------------------------
+ * 32 bits -> 64 bits
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Any xid that is in use lies within 2^31 of any other one in use at the same
+ * time.  The reference is some fxid that was in use a short while ago; it follows
+ * what is widened, and is read anew in the first use of a transaction that comes
+ * long after the last look.
+ */
+uint64
+txn_widen(TransactionId xid)
+{
+	uint64		wide;
+
+	if (!TransactionIdIsNormal(xid))
+		return (uint64) xid;
+	if (!reference_checked)
+	{
+		TimestampTz now = GetCurrentStatementStartTimestamp();
+
+		reference_checked = true;
+		if (reference_fxid == 0 || now - reference_time > REFERENCE_MICROSECONDS ||
+			now < reference_time)
+		{
+			reference_fxid = U64FromFullTransactionId(ReadNextFullTransactionId());
+			reference_time = now;
+		}
+	}
+	wide = reference_fxid + (uint64) (int64) (int32) (xid - (TransactionId) reference_fxid);
+	if (wide > reference_fxid)
+		reference_fxid = wide;
+	return wide;
+}
+
+uint64
+txn_widen_xmin(TransactionId xmin)
+{
+	TxnLastXmin.wide = txn_widen(xmin);
+	TxnLastXmin.xmin = xmin;
+	return TxnLastXmin.wide;
+}
+
+void
+visibility_end_of_xact(void)
+{
+	TxnLastXmin.xmin = InvalidTransactionId;
+	reference_checked = false;
+}
+
+uint64
+txn_next_fxid(void)
+{
+	return U64FromFullTransactionId(ReadNextFullTransactionId());
+}
+
+/*
+ * TCBs of earlier lives need no place here: they are resolved before anybody
+ * reads sofort rows.
+ */
+uint64
+txn_horizon(Relation rel)
+{
+	return txn_widen(GetOldestNonRemovableTransactionId(rel));
+}
+
+/* ------------------------------------------------------------------------
+ * One word
+ * ------------------------------------------------------------------------
+ */
+
+/* Own transaction, also as a parallel worker sees it. */
+static bool
+is_own(uint64 word, uint64 fxid)
+{
+	return word_is_mine(word) ||
+		(IsParallelWorker() && TransactionIdIsCurrentTransactionId((TransactionId) fxid));
+}
+
+static pg_noinline void
+bad_word(uint64 word)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("sofort row version names transaction slot %u, generation %u, which has ended",
+					WORD_SLOT(word), WORD_GENERATION(word)),
+			 errhint("Run sofort.verify() on the table.")));
+}
+
+/*
+ * Transaction of a word in progress.  False: the word has changed or is about
+ * to be seen changed; read it again.  *tries counts these.
+ */
+static bool
+word_transaction(const uint64 *where, uint64 word, uint64 *fxid, int *tries)
+{
+	if (slot_transaction(WORD_SLOT(word), WORD_GENERATION(word), fxid))
+		return true;
+	if (word_read(where) == word && ++*tries > STALE_WORD_TRIES)
+		bad_word(word);
+	return false;
+}
+
+/* Who stands behind a begin or end word; see TxnOwner. */
+void
+view_word(const uint64 *where, WordView *v)
+{
+	int			tries = 0;
+
+	for (;;)
+	{
+		v->word = word_read(where);
+		v->fxid = 0;
+		switch (WORD_TAG(v->word))
+		{
+			case WORD_TAG_EMPTY:
+			case WORD_TAG_LOCK:
+			case WORD_TAG_LOCKERS:
+				v->owner = OWNER_NONE;
+				return;
+			case WORD_TAG_STAMP:
+				v->owner = OWNER_COMMITTED;
+				v->fxid = WORD_XID(v->word);
+				return;
+			case WORD_TAG_ABORTED:
+				v->owner = OWNER_ABORTED;
+				return;
+			case WORD_TAG_PROGRESS:
+				break;
+			default:
+				ereport(ERROR,
+						(errcode(ERRCODE_DATA_CORRUPTED),
+						 errmsg("sofort row version has an invalid word"),
+						 errhint("Run sofort.verify() on the table.")));
+		}
+
+		if (!word_transaction(where, v->word, &v->fxid, &tries))
+			continue;
+		if (is_own(v->word, v->fxid))
+		{
+			v->owner = OWNER_MINE;
+			return;
+		}
+		if (TransactionIdIsInProgress((TransactionId) v->fxid))
+			v->owner = OWNER_RUNNING;
+		else if (TransactionIdDidCommit((TransactionId) v->fxid))
+			v->owner = OWNER_COMMITTED;
+		else
+			v->owner = OWNER_UNDOING;
+
+		/* undone by a subtransaction meanwhile? */
+		if (word_read(where) == v->word)
+			return;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Snapshots
+ * ------------------------------------------------------------------------
+ */
+
+static inline bool
+stamp_in_snapshot(uint64 fxid, Snapshot snapshot)
+{
+	return fxid >= txn_snapshot_xmin(snapshot) &&
+		XidInMVCCSnapshot((TransactionId) fxid, snapshot);
+}
+
+/*
+ * MVCC: has the word "happened" for the snapshot?  Own words count if their
+ * command came before the snapshot's.
+ */
+static bool
+word_happened(const uint64 *where, Snapshot snapshot)
+{
+	int			tries = 0;
+
+	for (;;)
+	{
+		uint64		word = word_read(where);
+		uint64		fxid;
+		bool		result;
+
+		switch (WORD_TAG(word))
+		{
+			case WORD_TAG_STAMP:
+				return !stamp_in_snapshot(WORD_XID(word), snapshot);
+			case WORD_TAG_PROGRESS:
+				break;
+			default:
+				return false;
+		}
+		if (!word_transaction(where, word, &fxid, &tries))
+			continue;
+		if (is_own(word, fxid))
+			return WORD_COMMAND(word) < snapshot->curcid;
+		result = !XidInMVCCSnapshot((TransactionId) fxid, snapshot) &&
+			TransactionIdDidCommit((TransactionId) fxid);
+		if (word_read(where) == word)
+			return result;
+	}
+}
+
+/* The xid to wait for, as heap would report it in xmin or xmax. */
+static TransactionId
+view_waitable(const WordView *v)
+{
+	TransactionId xid = txn_waitable_xid(WORD_SLOT(v->word), WORD_GENERATION(v->word), true,
+										 WORD_COMMAND(v->word));
+
+	return TransactionIdIsValid(xid) ? xid : (TransactionId) v->fxid;
+}
+
+static bool
+visible_self(const RowWords *words)
+{
+	WordView	v;
+
+	view_word(&words->begin, &v);
+	if (v.owner != OWNER_MINE && v.owner != OWNER_COMMITTED)
+		return false;
+	view_word(&words->end, &v);
+	return v.owner != OWNER_MINE && v.owner != OWNER_COMMITTED;
+}
+
+static bool
+visible_dirty(StoreId store, uint64 row, const RowWords *words, Snapshot snapshot)
+{
+	WordView	v;
+
+	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
+	snapshot->speculativeToken = 0;
+
+	view_word(&words->begin, &v);
+	if (v.owner == OWNER_RUNNING)
+	{
+		snapshot->speculativeToken = txn_spec_token(WORD_SLOT(v.word), store, row);
+		snapshot->xmin = view_waitable(&v);
+		return true;
+	}
+	if (v.owner != OWNER_MINE && v.owner != OWNER_COMMITTED)
+		return false;
+	view_word(&words->end, &v);
+	if (v.owner == OWNER_RUNNING)
+	{
+		snapshot->xmax = view_waitable(&v);
+		return true;
+	}
+	return v.owner != OWNER_MINE && v.owner != OWNER_COMMITTED;
+}
+
+/* SNAPSHOT_NON_VACUUMABLE: not surely dead to all. */
+static bool
+maybe_needed(const RowWords *words, Snapshot snapshot)
+{
+	uint64		begin = word_read(&words->begin);
+	uint64		end;
+
+	if (begin == WORD_EMPTY || WORD_TAG(begin) == WORD_TAG_ABORTED)
+		return false;
+	end = word_read(&words->end);
+	return WORD_TAG(end) != WORD_TAG_STAMP ||
+		!GlobalVisTestIsRemovableFullXid(snapshot->vistest,
+										 FullTransactionIdFromU64(WORD_XID(end)));
+}
+
+bool
+txn_version_visible(StoreId store, uint64 row, const RowWords *words, Snapshot snapshot)
+{
+	switch (snapshot->snapshot_type)
+	{
+		case SNAPSHOT_MVCC:
+			return word_happened(&words->begin, snapshot) &&
+				!word_happened(&words->end, snapshot);
+		case SNAPSHOT_SELF:
+			return visible_self(words);
+		case SNAPSHOT_DIRTY:
+			return visible_dirty(store, row, words, snapshot);
+		case SNAPSHOT_ANY:
+			return word_read(&words->begin) != WORD_EMPTY;
+		case SNAPSHOT_TOAST:
+			{
+				int			tag = WORD_TAG(word_read(&words->begin));
+
+				return tag != WORD_TAG_EMPTY && tag != WORD_TAG_ABORTED;
+			}
+		case SNAPSHOT_NON_VACUUMABLE:
+			return maybe_needed(words, snapshot);
+		case SNAPSHOT_HISTORIC_MVCC:
+			break;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("sofort tables cannot be read with a historic snapshot"),
+			 errdetail("Their changes are not in the WAL, so logical decoding cannot use them.")));
+	return false;
+}
+
+/* ------------------------------------------------------------------------
+ * VACUUM, index builds, SSI
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Only a stamp makes a version dead to all: a committed deletion that is not
+ * stamped yet is RECENTLY_DEAD.  A creator that has aborted but not undone yet
+ * counts as in progress, so that nobody frees the row under it.
+ */
+TxnVersionState
+txn_version_state(const RowWords *words, uint64 horizon, TransactionId *xid)
+{
+	WordView	b;
+	WordView	e;
+
+	if (xid != NULL)
+		*xid = InvalidTransactionId;
+	view_word(&words->begin, &b);
+	if (b.owner == OWNER_NONE)
+		return VERSION_FREE;
+	if (b.owner == OWNER_ABORTED)
+		return VERSION_ABORTED;
+	view_word(&words->end, &e);
+
+	if (b.owner == OWNER_RUNNING || b.owner == OWNER_UNDOING || b.owner == OWNER_MINE)
+	{
+		bool		deleting = b.owner == OWNER_MINE && e.owner == OWNER_MINE;
+
+		if (xid != NULL)
+			*xid = view_waitable(deleting ? &e : &b);
+		return deleting ? VERSION_DELETING : VERSION_INSERTING;
+	}
+
+	switch (e.owner)
+	{
+		case OWNER_NONE:
+		case OWNER_ABORTED:
+		case OWNER_UNDOING:
+			return VERSION_LIVE;
+		case OWNER_MINE:
+		case OWNER_RUNNING:
+			if (xid != NULL)
+				*xid = view_waitable(&e);
+			return VERSION_DELETING;
+		case OWNER_COMMITTED:
+			break;
+	}
+	if (WORD_TAG(e.word) == WORD_TAG_STAMP && e.fxid < horizon)
+		return VERSION_DEAD;
+	return VERSION_RECENTLY_DEAD;
+}
+
+/* As HeapCheckForSerializableConflictOut(). */
+void
+txn_serializable_conflict_out(Relation rel, const RowWords *words, bool visible,
+							  Snapshot snapshot)
+{
+	WordView	b;
+	WordView	e;
+	const WordView *writer = &b;
+
+	if (!CheckForSerializableConflictOutNeeded(rel, snapshot))
+		return;
+	view_word(&words->begin, &b);
+	if (b.owner == OWNER_NONE || b.owner == OWNER_ABORTED || b.owner == OWNER_UNDOING)
+		return;
+	if (b.owner == OWNER_COMMITTED)
+	{
+		view_word(&words->end, &e);
+		if (e.owner == OWNER_RUNNING || e.owner == OWNER_MINE || e.owner == OWNER_COMMITTED)
+		{
+			if (visible)
+				writer = &e;
+		}
+		else if (visible)
+			return;
+	}
+
+	if (writer->owner == OWNER_MINE || writer->fxid < txn_widen(TransactionXmin))
+		return;
+	CheckForSerializableConflictOut(rel, (TransactionId) writer->fxid, snapshot);
+}
+
+/* ------------------------------------------------------------------------
+ * System columns
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Top xid of a creator, ender or single locker; InvalidTransactionId if there is
+ * none (several lockers have no xid: nothing like a multixact exists).
+ */
+TransactionId
+txn_word_xid(uint64 word)
+{
+	uint64		fxid;
+
+	switch (WORD_TAG(word))
+	{
+		case WORD_TAG_STAMP:
+			fxid = WORD_XID(word);
+			if (fxid + (UINT64CONST(1) << 31) <= txn_next_fxid())
+				return FrozenTransactionId;
+			return (TransactionId) fxid;
+		case WORD_TAG_LOCK:
+			if (WORD_LOCK_LIFE(word) != (TxnShmem->life & 0xff))
+				return InvalidTransactionId;
+			/* FALLTHROUGH */
+		case WORD_TAG_PROGRESS:
+			if (slot_transaction(WORD_SLOT(word), WORD_GENERATION(word), &fxid))
+				return (TransactionId) fxid;
+			break;
+	}
+	return InvalidTransactionId;
+}
+
+bool
+txn_word_is_mine(uint64 word)
+{
+	uint64		fxid;
+
+	if (WORD_TAG(word) != WORD_TAG_PROGRESS)
+		return false;
+	if (word_is_mine(word))
+		return true;
+	return IsParallelWorker() &&
+		slot_transaction(WORD_SLOT(word), WORD_GENERATION(word), &fxid) && is_own(word, fxid);
+}
+
+CommandId
+txn_word_command(uint64 word)
+{
+	return txn_word_is_mine(word) ? WORD_COMMAND(word) : FirstCommandId;
+}
+
+bool
+txn_version_is_mine(const RowWords *words)
+{
+	return txn_word_is_mine(word_read(&words->begin));
+}

@@ -1,0 +1,402 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal.c
+ *	  What sofort writes to PostgreSQL's WAL, and what it needs flushed.
+ *
+ * Resource manager 181 "sofort" has two records.  Redo touches no pool, so
+ * standbys, PITR and restore hosts need only the library.
+ *
+ *	 0x00 high-water mark: no xid up to it is handed out again
+ *	 0x10 committed: transactions whose commit records a crash had lost
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/commit_ts.h"
+#include "access/relation.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xloginsert.h"
+#include "access/xlogreader.h"
+#include "catalog/pg_class.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/pool.h"
+#include "storage/bufmgr.h"
+#include "storage/proc.h"
+#include "utils/rel.h"
+
+#include "txn_internal.h"
+
+#define SOFORT_RMGR_ID			181
+#define XLOG_SOFORT_MARK		0x00
+#define XLOG_SOFORT_COMMITTED	0x10
+
+typedef struct MarkRecord
+{
+	uint64		sequence;
+	uint64		fxid;
+} MarkRecord;
+
+/* One page of the commit log, and of commit timestamps: 8 kB blocks. */
+#define CLOG_XIDS_PER_PAGE		(BLCKSZ * 4)
+#define COMMIT_TS_XIDS_PER_PAGE (BLCKSZ / (sizeof(TimestampTz) + sizeof(RepOriginId)))
+
+/* Sequences that this transaction used; more than fit: all WAL. */
+#define MAX_SEQUENCES	16
+
+static Oid	sequences[MAX_SEQUENCES];
+static int	nsequences = 0;
+static bool async_noted = false;
+
+/* WAL before this is known to be flushed: saves a call. */
+static XLogRecPtr flushed_to = InvalidXLogRecPtr;
+
+/* ------------------------------------------------------------------------
+ * Resource manager
+ * ------------------------------------------------------------------------
+ */
+
+static void
+mark_redo(XLogReaderState *record)
+{
+	MarkRecord	mark;
+
+	memcpy(&mark, XLogRecGetData(record), sizeof(mark));
+	AdvanceNextFullTransactionIdPastXid((TransactionId) mark.fxid);
+	if (TxnShmem != NULL)
+	{
+		TxnShmem->redo_sequence = mark.sequence;
+		TxnShmem->redo_fxid = mark.fxid;
+		TxnShmem->redo_seen = true;
+	}
+}
+
+static void
+committed_redo(XLogReaderState *record)
+{
+	Size		n = XLogRecGetDataLen(record) / sizeof(TransactionId);
+	Size		i;
+
+	for (i = 0; i < n; i++)
+	{
+		TransactionId xid;
+
+		memcpy(&xid, XLogRecGetData(record) + i * sizeof(xid), sizeof(xid));
+		TransactionIdCommitTree(xid, 0, NULL);
+	}
+}
+
+static void
+sofort_redo(XLogReaderState *record)
+{
+	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
+
+	if (info == XLOG_SOFORT_MARK)
+		mark_redo(record);
+	else if (info == XLOG_SOFORT_COMMITTED)
+		committed_redo(record);
+	else
+		elog(PANIC, "sofort_redo: unknown op code %u", info);
+}
+
+static void
+sofort_desc(StringInfo buf, XLogReaderState *record)
+{
+	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
+
+	if (info == XLOG_SOFORT_MARK)
+	{
+		MarkRecord	mark;
+
+		memcpy(&mark, XLogRecGetData(record), sizeof(mark));
+		appendStringInfo(buf, "sequence %llu, xid %llu", (unsigned long long) mark.sequence,
+						 (unsigned long long) mark.fxid);
+	}
+	else
+		appendStringInfo(buf, "%u transactions",
+						 (unsigned) (XLogRecGetDataLen(record) / sizeof(TransactionId)));
+}
+
+static const char *
+sofort_identify(uint8 info)
+{
+	switch (info & ~XLR_INFO_MASK)
+	{
+		case XLOG_SOFORT_MARK:
+			return "HIGH_WATER_MARK";
+		case XLOG_SOFORT_COMMITTED:
+			return "COMMITTED";
+	}
+	return NULL;
+}
+
+void
+wal_init(void)
+{
+	static RmgrData rmgr = {
+		.rm_name = "sofort",
+		.rm_redo = sofort_redo,
+		.rm_desc = sofort_desc,
+		.rm_identify = sofort_identify,
+	};
+
+	RegisterCustomRmgr(SOFORT_RMGR_ID, &rmgr);
+}
+
+void
+wal_startup(void)
+{
+	pg_atomic_init_u64(&TxnShmem->mark_fxid, 0);
+	pg_atomic_init_u64(&TxnShmem->mark_lsn, 0);
+	pg_atomic_init_u64(&TxnShmem->async_started, 0);
+	pg_atomic_init_u64(&TxnShmem->async_done, 0);
+	pg_atomic_init_u64(&TxnShmem->async_lsn, 0);
+}
+
+/*
+ * Insert a record and flush it.  The transaction does not become a mixed one by
+ * that: XactLastRecEnd stays.
+ */
+static XLogRecPtr
+insert_and_flush(uint8 info, void *data, int len)
+{
+	XLogRecPtr	saved = XactLastRecEnd;
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) data, len);
+	lsn = XLogInsert(SOFORT_RMGR_ID, info);
+	XactLastRecEnd = saved;
+	XLogFlush(lsn);
+	return lsn;
+}
+
+/* ------------------------------------------------------------------------
+ * High-water mark
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Last xid that a mark for fxid may name.  Redo makes nextXid follow it, but
+ * extends neither the commit log nor commit timestamps: stay on their pages.
+ */
+static uint64
+mark_limit(uint64 fxid)
+{
+	TransactionId xid = (TransactionId) fxid;
+	uint64		limit = xid | (CLOG_XIDS_PER_PAGE - 1);
+
+	if (track_commit_timestamp)
+		limit = Min(limit,
+					((uint64) xid / COMMIT_TS_XIDS_PER_PAGE + 1) * COMMIT_TS_XIDS_PER_PAGE - 1);
+	limit = Min(limit, PG_UINT32_MAX);
+	return (fxid & ~UINT64CONST(0xffffffff)) | limit;
+}
+
+static inline bool
+mark_covers(uint64 fxid)
+{
+	/* the redo pointer is published before a checkpoint reads nextXid */
+	return fxid <= pg_atomic_read_u64(&TxnShmem->mark_fxid) &&
+		pg_atomic_read_u64(&TxnShmem->mark_lsn) >= GetRedoRecPtr();
+}
+
+/*
+ * No crash may give this xid, which was assigned before, to another transaction.
+ * Order: WAL record, pool, file in the data directory, each durable before the
+ * next.  On an error the next caller tries again under the same sequence number.
+ */
+void
+wal_cover_xid(uint64 fxid)
+{
+	if (likely(mark_covers(fxid)))
+		return;
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_MARK), LW_EXCLUSIVE);
+	if (!mark_covers(fxid))
+	{
+		MarkRecord	mark;
+		XLogRecPtr	lsn;
+
+		mark.sequence = PoolSuper->hw_sequence + 1;
+		mark.fxid = Max(mark_limit(fxid), pg_atomic_read_u64(&TxnShmem->mark_fxid));
+		lsn = insert_and_flush(XLOG_SOFORT_MARK, &mark, sizeof(mark));
+		SOFORT_STOP("highwater-wal");
+		pool_raise_high_water(mark.sequence, mark.fxid);
+		SOFORT_STOP("highwater-pool");
+		pg_atomic_write_u64(&TxnShmem->mark_fxid, mark.fxid);
+		pg_atomic_write_u64(&TxnShmem->mark_lsn, lsn);
+	}
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_MARK));
+}
+
+/*
+ * After redo, under TXN_LWLOCK_RESOLVE: the last record that it saw must be the
+ * last mark of the pool, or the next one (a crash in between).
+ */
+void
+wal_check_redo(void)
+{
+	if (!TxnShmem->redo_seen)
+		return;
+	if (TxnShmem->redo_sequence == PoolSuper->hw_sequence + 1)
+		pool_raise_high_water(TxnShmem->redo_sequence,
+							  Max(TxnShmem->redo_fxid, PoolSuper->hw_xid));
+	else if (TxnShmem->redo_sequence != PoolSuper->hw_sequence)
+	{
+		pool_declare_unavailable(ERRCODE_DATA_CORRUPTED,
+								 psprintf("sofort pool \"%s\" does not match data directory \"%s\"",
+										  sofort_pool_path, DataDir),
+								 psprintf("The last mark in the WAL is number %llu, the last one in the pool is number %llu: the %s is older.",
+										  (unsigned long long) TxnShmem->redo_sequence,
+										  (unsigned long long) PoolSuper->hw_sequence,
+										  TxnShmem->redo_sequence > PoolSuper->hw_sequence ?
+										  "pool" : "data directory"),
+								 "Restore pool and data directory from the same backup.");
+		pool_require();
+	}
+}
+
+void
+wal_log_committed(const TransactionId *xids, int n)
+{
+	int			i;
+
+	/* no checkpoint may start its redo between the record and its effect */
+	Assert((MyProc->delayChkptFlags & DELAY_CHKPT_START) == 0);
+	START_CRIT_SECTION();
+	MyProc->delayChkptFlags |= DELAY_CHKPT_START;
+	(void) insert_and_flush(XLOG_SOFORT_COMMITTED, unconstify(TransactionId *, xids),
+							n * (int) sizeof(TransactionId));
+	for (i = 0; i < n; i++)
+		TransactionIdCommitTree(xids[i], 0, NULL);
+	MyProc->delayChkptFlags &= ~DELAY_CHKPT_START;
+	END_CRIT_SECTION();
+}
+
+/* ------------------------------------------------------------------------
+ * WAL that a pure commit depends on (H1)
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * A transaction that wrote WAL is about to commit without waiting for it:
+ * others can see its effects before they are durable.
+ */
+void
+wal_note_async_commit(void)
+{
+	if (async_noted)
+		return;
+	pg_atomic_fetch_add_u64(&TxnShmem->async_started, 1);
+	async_noted = true;
+}
+
+/* It has committed, or failed. */
+void
+wal_async_commit_done(bool committed)
+{
+	if (!async_noted)
+		return;
+	if (committed)
+	{
+		uint64		lsn = pg_atomic_read_u64(&TxnShmem->async_lsn);
+
+		while (lsn < XactLastCommitEnd &&
+			   !pg_atomic_compare_exchange_u64(&TxnShmem->async_lsn, &lsn, XactLastCommitEnd))
+			;
+	}
+	pg_atomic_fetch_add_u64(&TxnShmem->async_done, 1);
+	async_noted = false;
+}
+
+void
+txn_note_sequence(Oid sequence)
+{
+	int			i;
+
+	for (i = 0; i < Min(nsequences, MAX_SEQUENCES); i++)
+	{
+		if (sequences[i] == sequence)
+			return;
+	}
+	if (nsequences < MAX_SEQUENCES)
+		sequences[nsequences++] = sequence;
+	else
+		nsequences = MAX_SEQUENCES + 1; /* too many to remember */
+}
+
+void
+wal_forget_sequences(void)
+{
+	nsequences = 0;
+}
+
+/*
+ * LSN of the page of a sequence.  nextval keeps its lock on the sequence until
+ * the transaction ends, so the page lies still if the sequence still exists.
+ */
+static XLogRecPtr
+sequence_lsn(Oid oid)
+{
+	Relation	rel = try_relation_open(oid, AccessShareLock);
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
+
+	if (rel == NULL)
+		return lsn;
+	if (rel->rd_rel->relkind == RELKIND_SEQUENCE && RelationIsPermanent(rel))
+	{
+		Buffer		buf = ReadBuffer(rel, 0);
+
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		lsn = PageGetLSN(BufferGetPage(buf));
+		UnlockReleaseBuffer(buf);
+	}
+	relation_close(rel, NoLock);
+	return lsn;
+}
+
+/*
+ * Before the durable point of a pure transaction: everything in the WAL that it
+ * may have seen.  In the common case three loads.
+ */
+void
+wal_flush_dependencies(void)
+{
+	uint64		done = pg_atomic_read_u64(&TxnShmem->async_done);
+	uint64		started;
+	XLogRecPtr	lsn;
+	int			i;
+
+	/* in this order: equal means that all that had started have been counted */
+	pg_read_barrier();
+	started = pg_atomic_read_u64(&TxnShmem->async_started);
+	pg_read_barrier();
+	lsn = pg_atomic_read_u64(&TxnShmem->async_lsn);
+
+	if (unlikely(started != done || nsequences > MAX_SEQUENCES))
+		lsn = Max(lsn, GetXLogInsertEndRecPtr());
+	for (i = 0; i < nsequences && nsequences <= MAX_SEQUENCES; i++)
+	{
+		XLogRecPtr	page_lsn = sequence_lsn(sequences[i]);
+
+		lsn = Max(lsn, page_lsn);
+	}
+	if (lsn > flushed_to)
+	{
+		XLogFlush(lsn);
+		flushed_to = lsn;
+	}
+	SOFORT_STOP("commit-wal-flushed");
+}
+
+void
+txn_flush_all_wal(void)
+{
+	XLogFlush(GetXLogInsertEndRecPtr());
+}

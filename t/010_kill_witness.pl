@@ -1,0 +1,65 @@
+# Twenty times SIGKILL for the postmaster and all children, at random, under
+# load and while recovering. An outside witness remembers what was
+# acknowledged: all of it must be there, nothing else, and nothing in halves;
+# transactions that wrote to sofort and to heap tables are whole in both.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use SofortNode;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $rounds  = $ENV{SOFORT_KILLS} || 20;
+my $writers = 4;
+my $seed    = $ENV{SOFORT_SEED} || time();
+srand($seed);
+note("SOFORT_SEED=$seed");
+
+my $node = SofortNode->new('main');
+$node->init(conf => ['checkpoint_timeout = 30s']);
+$node->start;
+$node->witness_init($SofortNode::am, 'heap');
+
+my $acknowledged = 0;
+for my $round (1 .. $rounds)
+{
+	my $witness = $node->witness_start($writers, 60);
+	usleep(200_000 + int(rand(800_000)));
+	# Now and then in the middle of maintenance.
+	$node->psql('postgres', $round % 2 ? 'VACUUM w_item' : 'CHECKPOINT', on_error_die => 0)
+	  if $round % 5 == 0;
+	$node->kill9;
+	is(SofortNode::witness_finish($witness), 0, "round $round: what was shown under load was whole");
+
+	# Every third time also up to three kills while it recovers.
+	if ($round % 3 == 0)
+	{
+		for my $again (1 .. 1 + int(rand(3)))
+		{
+			$node->spawn;
+			usleep(int(rand(150_000)));
+			$node->kill9;
+		}
+	}
+	$node->start;
+	my ($rc, $totals, $text) = $node->witness_verify($writers);
+	is($rc, 0, "round $round: every acknowledged transaction is there, nothing else is")
+	  or diag($text);
+	cmp_ok($totals->{acknowledged} || 0, '>', $acknowledged, "round $round: something was acknowledged");
+	$acknowledged = $totals->{acknowledged} || 0;
+	is($node->verify_problems, '', "round $round: tables, indexes and pool agree") if $round % 5 == 0;
+}
+note("$acknowledged transactions acknowledged");
+
+# And it goes on as if nothing had happened: also after an orderly restart.
+is(SofortNode::witness_finish($node->witness_start($writers, 1)), 0, 'load after the last kill');
+$node->restart;
+my ($rc, $totals, $text) = $node->witness_verify($writers);
+is($rc, 0, 'all there after an orderly restart') or diag($text);
+is($totals->{in_flight}, 0, 'nothing was in flight');
+$node->stop;
+
+done_testing();

@@ -1,0 +1,302 @@
+# A PostgreSQL::Test::Cluster that can lose all its processes at once.
+#
+#   my $node = SofortNode->new('main');
+#   $node->init;                     # pool on tmpfs, durability process
+#   $node->start;                    # and CREATE EXTENSION sofort, sofort_test
+#   $node->kill9;                    # postmaster and all children, SIGKILL
+#   $node->start;
+#   unlink $node->pool_file;         # files of the pool, for the bad-input tests
+#
+# The server is forked here and not through pg_ctl: a postmaster killed by
+# SIGKILL must be reaped before its data directory can be used again, and only
+# its parent can do that. spawn() does not wait for it to accept connections,
+# so that a test can kill it while it recovers.
+#
+# Environment, set by ./check: SOFORT_POOL_DIR (a directory on tmpfs that is
+# removed afterwards), SOFORT_WITNESS (program), SOFORT_SEGMENTS (a file for
+# names of shared memory segments to remove), SOFORT_AM (table access method
+# under test: sofort; "heap" tests the tests).
+package SofortNode;
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use IO::Handle;
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep time);
+
+our @ISA = ('PostgreSQL::Test::Cluster');
+
+our $am = $ENV{SOFORT_AM} || 'sofort';
+my $pool_number = 0;
+
+sub new
+{
+	my ($class, $name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster::new($class, $name, %params);
+	my $dir = $ENV{SOFORT_POOL_DIR}
+	  or BAIL_OUT('SOFORT_POOL_DIR is not set: run the tests with ./check');
+	$node->{_sofort_pool} =
+	  sprintf('%s/%d-%d-%s.pool', $dir, $$, ++$pool_number, $name);
+	return $node;
+}
+
+# The pool's file, and everything beside it that belongs to it.
+sub pool_file  { return $_[0]->{_sofort_pool}; }
+sub pool_files { return glob($_[0]->{_sofort_pool} . '*'); }
+
+# init(conf => [ lines ], without_sofort => 1, ...): further parameters go to
+# PostgreSQL::Test::Cluster::init.
+sub init
+{
+	my ($node, %params) = @_;
+	my $conf = delete $params{conf} || [];
+	my $without = delete $params{without_sofort} || $am ne 'sofort';
+	$params{extra} = [ '--locale=C.UTF-8', '-E', 'UTF8', @{ $params{extra} || [] } ];
+	PostgreSQL::Test::Cluster::init($node, %params);
+	# Cluster::init writes fsync = off; what is promised is tested with fsync.
+	my $text = "fsync = on\n";
+	if (!$without)
+	{
+		$node->{_sofort_loaded} = 1;
+		$text .= "shared_preload_libraries = 'sofort'\n";
+		$text .= "sofort.pool_path = '" . $node->pool_file . "'\n";
+		$text .= "sofort.durability = 'process'\n";
+	}
+	$node->append_conf('postgresql.conf', join("\n", $text, @$conf, ''));
+	return;
+}
+
+# Fork the postmaster. Returns at once.
+sub spawn
+{
+	my ($node) = @_;
+	my $log = $node->logfile;
+	my $name = $node->name;
+
+	BAIL_OUT("node \"$name\" is already running") if defined $node->{_pid};
+	local %ENV = $node->_get_env(PGAPPNAME => undef);
+	my $pid = fork();
+	BAIL_OUT("fork: $!") unless defined $pid;
+	if ($pid == 0)
+	{
+		POSIX::setsid();
+		open(STDIN, '<', '/dev/null');
+		open(STDOUT, '>>', $log);
+		open(STDERR, '>&', \*STDOUT);
+		chdir $node->data_dir;
+		exec('postgres', '-D', $node->data_dir, "--cluster-name=$name")
+		  or POSIX::_exit(127);
+	}
+	$node->{_pid} = $pid;
+	$node->{_spawned} = time();
+	return $pid;
+}
+
+# Wait until it answers. Dies (or returns 0 with fail_ok) if it ends instead.
+sub wait_ready
+{
+	my ($node, %params) = @_;
+	my $until = time() + ($params{timeout} || 120);
+
+	while (time() < $until)
+	{
+		my $gone = waitpid($node->{_pid}, POSIX::WNOHANG());
+		if ($gone != 0)
+		{
+			$node->{_pid} = undef;
+			last;
+		}
+		my ($rc) = $node->psql('template1', 'SELECT 1', on_error_die => 0);
+		return 1 if $rc == 0;
+		usleep(5_000);
+	}
+	return 0 if $params{fail_ok};
+	my $log = slurp_file($node->logfile);
+	diag(substr($log, -3000));
+	BAIL_OUT('node "' . $node->name . '" does not start');
+}
+
+# start(fail_ok => 1, no_extension => 1): returns 1 when it answers.
+sub start
+{
+	my ($node, %params) = @_;
+	$node->spawn;
+	$node->wait_ready(%params) or return 0;
+	if ($node->{_sofort_loaded} && !$node->{_sofort_created} && !$params{no_extension})
+	{
+		$node->safe_psql('postgres', 'CREATE EXTENSION sofort; CREATE EXTENSION sofort_test');
+		$node->{_sofort_created} = 1;
+	}
+	return 1;
+}
+
+sub stop
+{
+	my ($node, $mode, %params) = @_;
+	my $pid = $node->{_pid};
+	return 1 unless defined $pid;
+	my %signal = (smart => 'TERM', fast => 'INT', immediate => 'QUIT');
+	kill($signal{ $mode || 'fast' }, $pid);
+	my $until = time() + ($params{timeout} || 60);
+	while (waitpid($pid, POSIX::WNOHANG()) == 0)
+	{
+		if (time() > $until)
+		{
+			return 0 if $params{fail_ok};
+			BAIL_OUT('node "' . $node->name . '" does not stop');
+		}
+		usleep(5_000);
+	}
+	$node->{_pid} = undef;
+	return 1;
+}
+
+sub restart
+{
+	my ($node, %params) = @_;
+	$node->stop('fast');
+	return $node->start(%params);
+}
+
+sub children
+{
+	my ($pid) = @_;
+	my @found;
+	foreach my $stat (glob('/proc/[0-9]*/stat'))
+	{
+		open(my $fh, '<', $stat) or next;
+		my $line = <$fh>;
+		close $fh;
+		next unless defined $line && $line =~ /^(\d+) \(.*\) (\S) (\d+)/s;
+		push @found, $1 if $3 == $pid;
+	}
+	return @found;
+}
+
+# A killed server cannot remove its segments; ./check does, by these names.
+sub _note_segments
+{
+	my @pids = @_;
+	return unless $ENV{SOFORT_SEGMENTS};
+	open(my $out, '>>', $ENV{SOFORT_SEGMENTS}) or return;
+	foreach my $pid (@pids)
+	{
+		open(my $maps, '<', "/proc/$pid/maps") or next;
+		while (<$maps>) { print $out "$1\n" if m{(/dev/shm/PostgreSQL\.\S+)}; }
+	}
+	close $out;
+	return;
+}
+
+# SIGKILL for the postmaster and all its children; returns when none is left.
+# They are stopped first, so that none acts on another's death.
+sub kill9
+{
+	my ($node) = @_;
+	my $pid = $node->{_pid};
+	return unless defined $pid;
+
+	kill('STOP', $pid);
+	my @all = ($pid, children($pid));
+	kill('STOP', @all);
+	_note_segments(@all);
+	kill('KILL', @all);
+	waitpid($pid, 0);
+	$node->{_pid} = undef;
+	foreach my $p (@all[ 1 .. $#all ])
+	{
+		while (open(my $fh, '<', "/proc/$p/stat"))
+		{
+			my $line = <$fh>;
+			last if !defined $line || $line =~ /\) [ZX] /;
+			usleep(2_000);
+		}
+	}
+	return;
+}
+
+sub teardown_node
+{
+	my ($node) = @_;
+	$node->stop('immediate', fail_ok => 1);
+	unlink $node->pool_files;
+	return;
+}
+
+# ---- the outside witness (t/witness.c) ----
+
+sub conninfo
+{
+	my ($node, $db) = @_;
+	return $node->connstr($db || 'postgres');
+}
+
+# The directory with what the witness remembers.
+sub witness_memory
+{
+	my ($node) = @_;
+	my $dir = $node->basedir . '/witness';
+	mkdir $dir unless -d $dir;
+	return $dir;
+}
+
+sub witness_init
+{
+	my ($node, $am1, $am2) = @_;
+	system($ENV{SOFORT_WITNESS}, 'init', $node->conninfo, $am1, $am2) == 0
+	  or BAIL_OUT('witness init failed');
+	return;
+}
+
+# Starts writers and a reader in the background; returns a process id.
+sub witness_start
+{
+	my ($node, $writers, $seconds) = @_;
+	my $pid = fork();
+	BAIL_OUT("fork: $!") unless defined $pid;
+	if ($pid == 0)
+	{
+		open(STDERR, '>&', \*STDOUT);
+		exec($ENV{SOFORT_WITNESS}, 'run', $node->conninfo, $node->witness_memory, $writers, $seconds)
+		  or POSIX::_exit(127);
+	}
+	return $pid;
+}
+
+# Exit code of a witness that was started: 0, or what broke.
+sub witness_finish
+{
+	my ($pid) = @_;
+	waitpid($pid, 0);
+	return $? >> 8;
+}
+
+# (exit code, { acknowledged => ..., ... }, text)
+sub witness_verify
+{
+	my ($node, $writers) = @_;
+	my $cmd = join(' ', map { "'$_'" } $ENV{SOFORT_WITNESS}, 'verify', $node->conninfo =~ s/'//gr, $node->witness_memory, $writers);
+	my $text = `$cmd 2>&1`;
+	my $rc = $? >> 8;
+	my %totals = $text =~ /(\w+)=(\d+)/g;
+	return ($rc, \%totals, $text);
+}
+
+# sofort.verify() of every sofort table and sofort.verify_pool(): '' when clean.
+sub verify_problems
+{
+	my ($node, $db) = @_;
+	return '' unless $node->{_sofort_loaded};
+	return $node->safe_psql(
+		$db || 'postgres', q{
+		SELECT v.* FROM pg_class c JOIN pg_am a ON a.oid = c.relam, sofort.verify(c.oid::regclass) v
+		WHERE a.amname = 'sofort' AND c.relkind IN ('r', 'm', 't')
+		UNION ALL SELECT * FROM sofort.verify_pool()});
+}
+
+1;
