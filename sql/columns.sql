@@ -3,6 +3,9 @@
 \pset format unaligned
 \pset tuples_only on
 SET client_min_messages = warning;
+SET jit = off;
+CREATE SCHEMA reg_columns;
+SET search_path = reg_columns;
 -- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
 -- (h_x), and says what came back, or how the two differ.
 CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -108,7 +111,7 @@ SELECT pg_temp.twin('ALTER TABLE @t ALTER id TYPE bigint');
 SELECT pg_temp.twin('INSERT INTO @t (id) VALUES (17)');
 SELECT pg_temp.twin('INSERT INTO @t (id) VALUES (17000000000)');
 SELECT pg_temp.twin('SELECT * FROM @t');
-SELECT amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relname = 's_t_pkey';
+SELECT amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE c.oid = 's_t_pkey'::regclass;
 -- rename, reorder by NOT NULL and CHECK
 SELECT pg_temp.twin('ALTER TABLE @t RENAME i TO renamed');
 SELECT pg_temp.twin('ALTER TABLE @t ALTER renamed SET NOT NULL');

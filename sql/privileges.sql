@@ -3,6 +3,9 @@
 \pset format unaligned
 \pset tuples_only on
 SET client_min_messages = warning;
+SET jit = off;
+CREATE SCHEMA reg_privileges;
+SET search_path = reg_privileges;
 -- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
 -- (h_x), and says what came back, or how the two differ.
 CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -39,8 +42,8 @@ CREATE ROLE s_owner;
 CREATE ROLE s_reader;
 CREATE ROLE s_nobody;
 CREATE ROLE s_monitor IN ROLE pg_monitor;
-GRANT CREATE ON SCHEMA public TO s_owner;
-GRANT USAGE ON SCHEMA public, sofort TO s_owner, s_reader, s_nobody, s_monitor;
+GRANT CREATE ON SCHEMA reg_privileges TO s_owner;
+GRANT USAGE ON SCHEMA reg_privileges, sofort TO s_owner, s_reader, s_nobody, s_monitor;
 SET ROLE s_owner;
 CREATE TABLE s_priv (id int PRIMARY KEY, secret text, open text) USING sofort;
 INSERT INTO s_priv VALUES (1, 'secret', 'open');

@@ -3,6 +3,9 @@
 \pset format unaligned
 \pset tuples_only on
 SET client_min_messages = warning;
+SET jit = off;
+CREATE SCHEMA reg_refusals;
+SET search_path = reg_refusals;
 -- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
 -- (h_x), and says what came back, or how the two differ.
 CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -45,6 +48,10 @@ CREATE TEMP TABLE s_t (i int) USING sofort;
 CREATE UNLOGGED TABLE s_t (i int) USING sofort;
 CREATE TEMP TABLE s_t USING sofort AS SELECT 1;
 CREATE TABLE pg_temp.s_t (i int) USING sofort;
+CREATE MATERIALIZED VIEW s_mv USING sofort AS SELECT 1 AS i;
+CREATE UNIQUE INDEX ON s_mv (i);
+REFRESH MATERIALIZED VIEW CONCURRENTLY s_mv;
+REFRESH MATERIALIZED VIEW s_mv;
 ALTER TABLE s_x SET UNLOGGED;
 SET default_table_access_method = sofort;
 CREATE TEMP TABLE s_t (i int);
@@ -80,9 +87,10 @@ SET sofort.index_placement = hybrid;
 CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = pmem);
 CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = hybrid);
 CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = nowhere);
-CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (fillfactor = 50);
+CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (fillfactor = 5);
+CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (deduplicate_items = off);
 CREATE INDEX s_good ON s_x USING sofort_index (t) WITH (placement = dram);
-ALTER TABLE s_x ADD CONSTRAINT s_gu UNIQUE (t) WITH (placement = dram);
+ALTER TABLE s_x ADD CONSTRAINT s_gu UNIQUE (t) WITH (placement = dram, fillfactor = 60);
 ALTER TABLE s_x ALTER t TYPE varchar(9) USING t || 'x';
 SELECT relname, reloptions FROM pg_class WHERE relname IN ('s_good', 's_gu') ORDER BY 1;
 SELECT * FROM s_x WHERE t = 'onex';
@@ -93,10 +101,12 @@ SET sofort.default_index = hash;
 CREATE DATABASE s_tmpl;
 \c s_tmpl
 SET client_min_messages = warning;
+SET jit = off;
 CREATE EXTENSION sofort;
 CREATE TABLE a (i int PRIMARY KEY) USING sofort;
 INSERT INTO a VALUES (1);
 \c :db
+SET search_path = reg_refusals;
 \pset format unaligned
 \pset tuples_only on
 CREATE DATABASE s_copy TEMPLATE s_tmpl;
@@ -140,5 +150,6 @@ BEGIN READ ONLY;
 INSERT INTO s_x VALUES (5, 'five');
 ROLLBACK;
 -- the extension cannot go while its tables are there
+\set VERBOSITY terse
 DROP EXTENSION sofort;
 DROP ACCESS METHOD sofort;

@@ -3,6 +3,9 @@
 \pset format unaligned
 \pset tuples_only on
 SET client_min_messages = warning;
+SET jit = off;
+CREATE SCHEMA reg_scans;
+SET search_path = reg_scans;
 -- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
 -- (h_x), and says what came back, or how the two differ.
 CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -133,7 +136,7 @@ SELECT pg_temp.twin('SELECT count(*), sum(id) FROM @n WHERE a = 7');
 RESET force_parallel_mode;
 SET max_parallel_workers_per_gather = 0;
 -- statistics
-SELECT reltuples BETWEEN 17000 AND 19000 FROM pg_class WHERE relname = 's_n';
+SELECT reltuples BETWEEN 17000 AND 19000 FROM pg_class WHERE oid = 's_n'::regclass;
 SELECT attname, n_distinct < 0 OR n_distinct > 90 AS many, null_frac FROM pg_stats WHERE tablename = 's_n' ORDER BY attname;
 -- EXPLAIN ANALYZE, cursors with hold, functions
 BEGIN;

@@ -3,6 +3,9 @@
 \pset format unaligned
 \pset tuples_only on
 SET client_min_messages = warning;
+SET jit = off;
+CREATE SCHEMA reg_types;
+SET search_path = reg_types;
 -- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
 -- (h_x), and says what came back, or how the two differ.
 CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -73,7 +76,7 @@ SELECT pg_temp.twin('INSERT INTO @l VALUES (1, ''big'', repeat(''0123456789'', 3
 SELECT pg_temp.twin('SELECT id, kind, md5(t), md5(e), md5(m), length(t), length(e), length(m) FROM @l');
 INSERT INTO s_l (id, kind, p) VALUES (9, 'plain', repeat('p', 100000));
 SELECT length(p), md5(p) = md5(repeat('p', 100000)) AS same FROM s_l WHERE kind = 'plain';
-SELECT pg_temp.twin('UPDATE @l SET t = t || ''tail'', e = NULL WHERE id % 2 = 1');
+SELECT pg_temp.twin('UPDATE @l SET t = t || ''tail'', e = NULL WHERE id % 2 = 1 AND kind <> ''plain''');
 SELECT pg_temp.twin('SELECT id, kind, md5(t), e IS NULL, md5(m) FROM @l WHERE kind <> ''plain''');
 SELECT pg_temp.twin('SELECT id, substr(t, length(t) - 5), substr(t, 100, 10) FROM @l WHERE kind <> ''plain''');
 -- toasted and compressed datums of another table, and back

@@ -3,6 +3,9 @@
 \pset format unaligned
 \pset tuples_only on
 SET client_min_messages = warning;
+SET jit = off;
+CREATE SCHEMA reg_vacuum;
+SET search_path = reg_vacuum;
 -- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
 -- (h_x), and says what came back, or how the two differ.
 CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -121,8 +124,8 @@ VACUUM s_lob;
 SELECT pool_bytes < 10000000 FROM sofort.tables WHERE relation = 's_lob'::regclass;
 -- statistics for autovacuum
 SELECT pg_stat_force_next_flush();
-SELECT n_tup_ins >= 3100, n_tup_upd >= 15000, n_tup_del >= 3000, n_live_tup BETWEEN 90 AND 110, vacuum_count > 5 FROM pg_stat_user_tables WHERE relname = 's_sp';
+SELECT n_tup_ins >= 3100, n_tup_upd >= 15000, n_tup_del >= 3000, vacuum_count > 5 FROM pg_stat_user_tables WHERE relname = 's_sp';
 VACUUM (VERBOSE false, DISABLE_PAGE_SKIPPING) s_v;
 VACUUM (TRUNCATE false, PROCESS_TOAST false) s_v;
-SELECT relfrozenxid::text::bigint >= 0 FROM pg_class WHERE relname = 's_v';
+SELECT relfrozenxid::text::bigint >= 0 FROM pg_class WHERE oid = 's_v'::regclass;
 SELECT pg_temp.check_v();

@@ -101,26 +101,26 @@ type_has_opclass(Oid type, Oid index_am)
 		(OidIsValid(GetDefaultOpClass(type, index_am)) || indexam_provide_opclass(type));
 }
 
-/* Only options that sofort_index knows; with fillfactor the user wants btree. */
+/* Only options that sofort_index knows; with others the user wants a btree. */
 static bool
 options_fit_sofort(List *options)
 {
 	ListCell   *lc;
 
 	foreach(lc, options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, "placement") != 0)
+		if (!index_option_fits(lfirst_node(DefElem, lc)->defname, false))
 			return false;
 	return true;
 }
 
 static List *
-options_without_placement(List *options)
+options_for_btree(List *options)
 {
 	List	   *kept = NIL;
 	ListCell   *lc;
 
 	foreach(lc, options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, "placement") != 0)
+		if (index_option_fits(lfirst_node(DefElem, lc)->defname, true))
 			kept = lappend(kept, lfirst(lc));
 	return kept;
 }
@@ -175,7 +175,7 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 		 (stmt->isconstraint && sofort_default_index == EXEC_DEFAULT_INDEX_BTREE)))
 	{
 		stmt->accessMethod = pstrdup(DEFAULT_INDEX_TYPE);
-		stmt->options = options_without_placement(stmt->options);
+		stmt->options = options_for_btree(stmt->options);
 		return;
 	}
 	if (SOFORT_LEAF_UNIQUE_NEEDS_BTREE && stmt->unique && t.is_partition)
@@ -377,8 +377,7 @@ remember_recreated(AlterFollowUp *todo, Oid root, bool recurse, LOCKMODE lockmod
 			r->relid = lfirst_oid(lc);
 			r->constraint = get_constraint_name(constraint);
 			r->options = index_options(index);
-			if (r->options != (Datum) 0)
-				index_set_options(index, (Datum) 0);
+			index_keep_options(index, BTREE_AM_OID);
 			todo->recreated = lappend(todo->recreated, r);
 		}
 	}
@@ -436,8 +435,7 @@ retype_indexes(AlterFollowUp *todo, Oid relid, const TableTraits *before, const 
 		if (new_am == am)
 			continue;
 		LockRelationOid(index, AccessExclusiveLock);
-		if (!index_options_fit(index, new_am))
-			index_set_options(index, (Datum) 0);
+		index_keep_options(index, new_am);
 		index_convert(index, new_am, false);
 		todo->retyped = lappend_oid(todo->retyped, index);
 		todo->retyped_numbers = lappend_oid(todo->retyped_numbers, relation_number(index));
@@ -462,8 +460,7 @@ prepare_partition(const PartitionCmd *cmd)
 		if (relation_am(index) != index_am || !index_is_unique(index))
 			continue;
 		LockRelationOid(index, AccessExclusiveLock);
-		if (!index_options_fit(index, BTREE_AM_OID))
-			index_set_options(index, (Datum) 0);
+		index_keep_options(index, BTREE_AM_OID);
 		index_convert(index, BTREE_AM_OID, true);
 	}
 }

@@ -25,6 +25,7 @@
 #include "catalog/pg_opclass.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
+#include "nodes/makefuncs.h"
 #include "sofort/compat/ddl.h"
 #include "utils/datum.h"
 #include "utils/inval.h"
@@ -85,24 +86,46 @@ index_set_options(Oid index, Datum options)
 	CommandCounterIncrement();
 }
 
-/* sofort_index knows "placement", btree everything else. */
+/* Storage parameters: both know fillfactor. */
+bool
+index_option_fits(const char *name, bool btree)
+{
+	return strcmp(name, "fillfactor") == 0 ||
+		(strcmp(name, "placement") == 0) != btree;
+}
+
+static List *
+options_that_do_not_fit(Datum options, Oid am)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, untransformRelOptions(options))
+	{
+		char	   *name = lfirst_node(DefElem, lc)->defname;
+
+		if (!index_option_fits(name, am == BTREE_AM_OID))
+			result = lappend(result, makeDefElem(name, NULL, -1));	/* as RESET takes it */
+	}
+	return result;
+}
+
 bool
 index_options_fit(Oid index, Oid am)
 {
 	Datum		options = index_options(index);
-	bool		fit = true;
-	ListCell   *lc;
 
-	if (options == (Datum) 0)
-		return true;
-	foreach(lc, untransformRelOptions(options))
-	{
-		bool		ours = strcmp(lfirst_node(DefElem, lc)->defname, "placement") == 0;
+	return options == (Datum) 0 || options_that_do_not_fit(options, am) == NIL;
+}
 
-		if (ours != (am != BTREE_AM_OID))
-			fit = false;
-	}
-	return fit;
+void
+index_keep_options(Oid index, Oid am)
+{
+	Datum		options = index_options(index);
+	List	   *others = options == (Datum) 0 ? NIL : options_that_do_not_fit(options, am);
+
+	if (others != NIL)
+		index_set_options(index, transformRelOptions(options, others, NULL, NULL, false, true));
 }
 
 /*

@@ -92,6 +92,9 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 			refuse_create_table(castNode(CreateTableAsStmt, stmt)->into->rel,
 								castNode(CreateTableAsStmt, stmt)->into->accessMethod);
 			break;
+		case T_RefreshMatViewStmt:
+			refuse_refresh(castNode(RefreshMatViewStmt, stmt));
+			break;
 		case T_IndexStmt:
 			constraint_fix_index(castNode(IndexStmt, stmt),
 								 context == PROCESS_UTILITY_SUBCOMMAND);

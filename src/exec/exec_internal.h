@@ -44,8 +44,13 @@ extern void index_convert(Oid index, Oid am, bool rebuild);
 /* Build the index anew, as REINDEX. */
 extern void index_rebuild(Oid index);
 
-/* Does the index have storage parameters that the access method does not know? */
+/* Is this a storage parameter of btree, or else of sofort_index? */
+extern bool index_option_fits(const char *name, bool btree);
+
+/* Does the access method know all storage parameters of the index?  And drop
+ * those that it does not know. */
 extern bool index_options_fit(Oid index, Oid am);
+extern void index_keep_options(Oid index, Oid am);
 
 /* pg_class.reloptions of an index, copied; (Datum) 0 if NULL.  And set them. */
 extern Datum index_options(Oid index);
@@ -55,6 +60,7 @@ extern void index_set_options(Oid index, Datum options);
 
 /* 0A000 for what this version does not support. */
 extern void refuse_create_table(const RangeVar *rel, const char *access_method);
+extern void refuse_refresh(const RefreshMatViewStmt *stmt);
 extern void refuse_alter_table(Oid relid, const AlterTableStmt *stmt);
 extern void refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt);
 

@@ -9,6 +9,7 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -46,6 +47,34 @@ refuse_create_table(const RangeVar *rel, const char *access_method)
 		return;
 	refuse_persistence(rel->relpersistence == RELPERSISTENCE_TEMP ? "temporary" : "unlogged",
 					   access_method == NULL);
+}
+
+/*
+ * REFRESH ... CONCURRENTLY fills a temporary table of the view's access method
+ * first.
+ */
+void
+refuse_refresh(const RefreshMatViewStmt *stmt)
+{
+	Oid			relid;
+	HeapTuple	tuple;
+	bool		sofort;
+
+	if (!stmt->concurrent)
+		return;
+	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	sofort = ((Form_pg_class) GETSTRUCT(tuple))->relkind == RELKIND_MATVIEW &&
+		((Form_pg_class) GETSTRUCT(tuple))->relam == exec_table_am_oid();
+	ReleaseSysCache(tuple);
+	if (sofort)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot refresh materialized view \"%s\" concurrently because it uses access method \"sofort\"",
+						stmt->relation->relname),
+				 errhint("Use REFRESH MATERIALIZED VIEW without CONCURRENTLY, or access method heap.")));
 }
 
 void

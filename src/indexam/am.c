@@ -114,38 +114,39 @@ am_canreturn(Relation index, int attno)
 	return true;
 }
 
-/*
- * nbtree's estimate, with the size and the height of the tree instead of those
- * of a file.
- */
+/* Size and height of the tree, where the planner has those of an empty file */
+static void
+set_size(IndexOptInfo *info)
+{
+	Relation	index = index_open(info->indexoid, NoLock);
+	IndexamStats stats;
+
+	indexam_stats(index, &stats);
+	if (strcmp(stats.state, "ready") == 0)
+	{
+		info->pages = Max(1, (BlockNumber) (stats.bytes_dram / BLCKSZ));
+		info->tree_height = stats.height;
+		if (info->indpred != NIL)
+			info->tuples = (double) stats.entries;
+	}
+	else
+	{
+		/* after a restart: as if it had been built */
+		info->pages = Max(1, (BlockNumber) (info->rel->tuples * 32 / BLCKSZ));
+		info->tree_height = 2;
+		if (info->indpred != NIL)
+			info->tuples = Max(info->tuples, index->rd_rel->reltuples);
+	}
+	index_close(index, NoLock);
+}
+
+/* As nbtree */
 static void
 am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup_cost,
 				Cost *total_cost, Selectivity *selectivity, double *correlation, double *pages)
 {
-	IndexOptInfo *info = path->indexinfo;
-	Relation	index = index_open(info->indexoid, NoLock);
-	IndexamStats stats;
-
-	if (pool_status() == POOL_READY)
-	{
-		indexam_stats(index, &stats);
-		if (strcmp(stats.state, "ready") == 0)
-		{
-			info->pages = Max(1, (BlockNumber) (stats.bytes_dram / BLCKSZ));
-			info->tree_height = stats.height;
-			if (info->indpred != NIL)
-				info->tuples = (double) stats.entries;
-		}
-		else
-		{
-			/* after a restart: as if it had been built */
-			info->pages = Max(1, (BlockNumber) (info->rel->tuples * 32 / BLCKSZ));
-			info->tree_height = 2;
-			if (info->indpred != NIL)
-				info->tuples = Max(info->tuples, index->rd_rel->reltuples);
-		}
-	}
-	index_close(index, NoLock);
+	if (pool_status() == POOL_READY && !path->indexinfo->hypothetical)
+		set_size(path->indexinfo);
 	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity, correlation,
 				   pages);
 }

@@ -4,8 +4,8 @@
  *	  Filling a tree from a table.
  *
  * Entries are collected in memory, sorted, and built bottom-up.  What exceeds
- * maintenance_work_mem goes through PostgreSQL's external sort if bytes decide
- * the order; otherwise a sorted run at a time is inserted.  Entries of dead
+ * maintenance_work_mem goes through PostgreSQL's external sort as far as bytes
+ * decide the order; the rest is inserted, a sorted run at a time.  Entries of dead
  * versions are inserted last, after uniqueness was checked among the others.
  *
  *-------------------------------------------------------------------------
@@ -33,6 +33,7 @@ typedef struct EntryArray
 	uint8	   *entries;
 	uint64		n;
 	uint64		max;			/* allocated */
+	uint64		tuples;			/* entries that have one */
 } EntryArray;
 
 typedef struct BuildState
@@ -44,7 +45,7 @@ typedef struct BuildState
 	int			cmp_len;
 	int			fillfactor;
 	uint64		limit;			/* entries in memory */
-	EntryArray	live;
+	EntryArray	live;			/* during an external sort: with tuples only */
 	EntryArray	dead;			/* only if uniqueness is checked */
 	bool		unique;
 	bool		rows_ascend;	/* so far */
@@ -85,6 +86,12 @@ array_add(BuildState *build, EntryArray *array)
 	return array->entries + array->n * build->stride;
 }
 
+static void
+array_clear(EntryArray *array)
+{
+	array->n = array->tuples = 0;
+}
+
 /* Tuples of entries that are in no tree */
 static void
 array_discard(BuildState *build, EntryArray *array)
@@ -93,7 +100,7 @@ array_discard(BuildState *build, EntryArray *array)
 
 	for (i = 0; i < array->n; i++)
 		index_discard_entry(build->keys, array->entries + i * build->stride);
-	array->n = 0;
+	array_clear(array);
 }
 
 /* Take entry i out of the array's responsibility for its tuple. */
@@ -121,7 +128,7 @@ sort_array(BuildState *build, EntryArray *array)
 
 	if (array->n < 2)
 		return;
-	if (build->tree->has_tuples)
+	if (array->tuples > 0)
 	{
 		qsort_arg(array->entries, array->n, build->stride, compare_entries, build->keys);
 		return;
@@ -183,11 +190,11 @@ bulk_load(BuildState *build)
 		forget_tuple(build, entry);
 	}
 	tree_build_end(&builder);
-	build->live.n = 0;
+	array_clear(&build->live);
 	build->bulk_loaded = true;
 }
 
-/* A sorted run of entries with tuples */
+/* What is in memory, as a sorted run */
 static void
 flush_run(BuildState *build)
 {
@@ -204,7 +211,7 @@ flush_run(BuildState *build)
 		CHECK_FOR_INTERRUPTS();
 		insert_entry(build, build->live.entries + i * build->stride);
 	}
-	build->live.n = 0;
+	array_clear(&build->live);
 }
 
 /* ---- external sort: entries as bytea ---- */
@@ -223,18 +230,33 @@ sort_put(BuildState *build, const uint8 *entry)
 	tuplesort_putdatum(build->sort, PointerGetDatum(&value), false);
 }
 
+/* Entries without a tuple move from memory to the sort. */
 static void
 start_external_sort(BuildState *build)
 {
 	TypeCacheEntry *type = lookup_type_cache(BYTEAOID, TYPECACHE_LT_OPR);
+	uint64		kept = 0;
 	uint64		i;
 
 	build->sort = tuplesort_begin_datum(BYTEAOID, type->lt_opr, InvalidOid, false,
 										maintenance_work_mem, NULL, TUPLESORT_NONE);
 	for (i = 0; i < build->live.n; i++)
-		sort_put(build, build->live.entries + i * build->stride);
-	pfree(build->live.entries);
-	memset(&build->live, 0, sizeof(build->live));
+	{
+		uint8	   *entry = build->live.entries + i * build->stride;
+
+		if (tree_entry_tuple(build->tree, entry) == NULL)
+			sort_put(build, entry);
+	}
+
+	/* only now, when nothing can fail, as errors discard tuples */
+	for (i = 0; i < build->live.n; i++)
+	{
+		uint8	   *entry = build->live.entries + i * build->stride;
+
+		if (tree_entry_tuple(build->tree, entry) != NULL)
+			memmove(build->live.entries + kept++ * build->stride, entry, build->stride);
+	}
+	build->live.n = kept;
 }
 
 static void
@@ -256,6 +278,7 @@ load_external_sort(BuildState *build)
 		if (first || memcmp(last, entry, build->cmp_len) != 0)
 		{
 			memcpy(last, entry, build->cmp_len);
+			memset(last + build->cmp_len, 0, build->stride - build->cmp_len);
 			if (!tree_build_add(&builder, last))
 				index_arena_full(build->keys->index);
 		}
@@ -265,6 +288,19 @@ load_external_sort(BuildState *build)
 	tree_build_end(&builder);
 	tuplesort_end(build->sort);
 	build->sort = NULL;
+	build->bulk_loaded = true;
+}
+
+/* Memory is used up. */
+static void
+make_room(BuildState *build)
+{
+	if (build->sort != NULL)
+		load_external_sort(build);
+	if (!build->bulk_loaded && build->live.tuples <= build->live.n / 2)
+		start_external_sort(build);
+	else
+		flush_run(build);
 }
 
 /* ---- the scan of the table ---- */
@@ -278,16 +314,15 @@ build_callback(Relation index, ItemPointer tid, Datum *values, bool *isnull, boo
 	uint8	   *entry;
 	uint64		row;
 
-	if (build->sort != NULL && array == &build->live)
-	{
-		uint8		bytes[TREE_MAX_STRIDE];
-
-		index_form_entry(build->keys, values, isnull, tid, bytes);
-		sort_put(build, bytes);
-		return;
-	}
 	entry = array_add(build, array);
 	index_form_entry(build->keys, values, isnull, tid, entry);
+	if (tree_entry_tuple(build->tree, entry) != NULL)
+		array->tuples++;
+	else if (build->sort != NULL && array == &build->live)
+	{
+		sort_put(build, entry);
+		return;
+	}
 	row = tree_entry_row(build->tree, entry);
 	if (row < build->last_row)
 		build->rows_ascend = false;
@@ -295,12 +330,7 @@ build_callback(Relation index, ItemPointer tid, Datum *values, bool *isnull, boo
 	array->n++;
 
 	if (array == &build->live && array->n >= build->limit)
-	{
-		if (build->tree->has_tuples)
-			flush_run(build);
-		else
-			start_external_sort(build);
-	}
+		make_room(build);
 }
 
 /* ---- uniqueness ---- */
@@ -414,8 +444,7 @@ build_run(BuildState *build, Relation heap, struct IndexInfo *info, bool every_v
 															build_callback, build, NULL);
 	if (build->sort != NULL)
 		load_external_sort(build);
-	else
-		flush_run(build);
+	flush_run(build);
 	if (build->unique)
 		check_unique(build, heap, info->ii_NullsNotDistinct);
 	for (i = 0; i < build->dead.n; i++)
@@ -423,7 +452,7 @@ build_run(BuildState *build, Relation heap, struct IndexInfo *info, bool every_v
 		CHECK_FOR_INTERRUPTS();
 		insert_entry(build, build->dead.entries + i * build->stride);
 	}
-	build->dead.n = 0;
+	array_clear(&build->dead);
 }
 
 Tree *

@@ -102,7 +102,8 @@ split_node(Tree *tree, Descent *d)
 	entries = node_entries(tree, node);
 	if (node->level == 0)
 	{
-		keep = n / 2;
+		/* entries that come nearly in order: leave little room behind them */
+		keep = d->rightmost ? n - 1 - n / 10 : n / 2;
 		right->n = n - keep;
 		memcpy(right->data, entries + keep * tree->stride, right->n * tree->stride);
 		memcpy(separator, right->data, tree->stride);

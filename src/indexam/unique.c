@@ -54,8 +54,9 @@ check_entry(UniqueCheck *uc, const uint8 *other)
 	SnapshotData dirty;
 
 	index_entry_tid(uc->keys, other, &tid);
-	if (ItemPointerEquals(&tid, uc->tid) && uc->check == UNIQUE_CHECK_EXISTING)
+	if (ItemPointerEquals(&tid, uc->tid))
 	{
+		/* also if a rebuild has just found the new row in the table */
 		uc->found = true;
 		return STEP_NEXT;
 	}

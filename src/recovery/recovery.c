@@ -44,7 +44,7 @@ check_recovery_mode(int *value, void **extra, GucSource source)
 	if (*value == RECOVERY_SYNCHRONOUS)
 		return true;
 	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
-	GUC_check_errmsg("sofort.recovery_mode \"%s\" is not supported by this version of sofort",
+	GUC_check_errmsg("sofort.recovery_mode \"%s\" is not supported in this version of sofort",
 					 *value == RECOVERY_INSTANT ? "instant" : "adaptive");
 	GUC_check_errhint("Only \"synchronous\" is: a query that needs an index waits until it is rebuilt.");
 	return false;

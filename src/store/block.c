@@ -349,7 +349,7 @@ grow(StoreDesc *store)
 				 errmsg("table has reached its maximum number of rows"),
 				 errdetail("A table has at most %u blocks of %d row versions.",
 						   MaxBlockNumber, SOFORT_BLOCK_ROWS)));
-	pm_vector_reserve(&header->blocks, b, store->id, store_slab_flags(header));
+	pm_vector_reserve(&header->blocks, b, store->id, STORE_METADATA);
 	if (b < STORE_SINGLE_BLOCKS)
 		make_single(store, b, shape);
 	else

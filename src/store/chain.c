@@ -157,14 +157,40 @@ chain_all_dead(StoreDesc *store, const RowRef *root)
 	return true;
 }
 
+/* One pass from the root's newest version down; *first: the link it began with. */
+static bool
+walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot, RowRef *found,
+		   uint64 *first)
+{
+	uint64		link = link_read(root->block, root->index);
+	RowRef		at;
+
+	*first = link;
+	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+		   store_locate(store, LINK_ROW(link), &at))
+	{
+		if (visible(rel, store, &at, snapshot))
+		{
+			*found = at;
+			return true;
+		}
+		link = link_read(at.block, at.index);
+	}
+	return false;
+}
+
+/*
+ * An MVCC snapshot sees the same version whenever it looks.  Others see what is
+ * committed at the moment: an update that commits between two looks hides the
+ * old version from the second and the new one from the first.  It published
+ * its version before it committed, so the root's link tells: look again.
+ */
 bool
 store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found,
 				  bool *all_dead)
 {
-	RowRef		at;
 	RowRef		top;
-	uint64		link;
-	uint64		newest;
+	uint64		first;
 
 	if (all_dead != NULL)
 		*all_dead = false;
@@ -177,24 +203,9 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	}
 	do
 	{
-		newest = link = link_read(top.block, top.index);
-		while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
-			   store_locate(store, LINK_ROW(link), &at))
-		{
-			if (visible(rel, store, &at, snapshot))
-			{
-				*found = at;
-				return true;
-			}
-			link = link_read(at.block, at.index);
-		}
-
-		/*
-		 * SnapshotDirty and the like have no fixed time: the newest version
-		 * may have been replaced before it was looked at.  A unique check
-		 * must not miss the row.
-		 */
-	} while (!IsMVCCSnapshot(snapshot) && link_read(top.block, top.index) != newest);
+		if (walk_chain(rel, store, &top, snapshot, found, &first))
+			return true;
+	} while (!IsMVCCSnapshot(snapshot) && link_read(top.block, top.index) != first);
 	if (all_dead != NULL)
 		*all_dead = chain_all_dead(store, &top);
 	return false;

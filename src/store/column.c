@@ -39,7 +39,7 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 
 	if (tupdesc->natts > 0)
 		pm_vector_reserve(&header->columns, tupdesc->natts - 1, header->id,
-						  PM_RESERVE_SHARED_SLAB);
+						  STORE_METADATA);
 	for (i = 0; i < tupdesc->natts; i++)
 	{
 		if (!TupleDescAttr(tupdesc, i)->attisdropped)
@@ -115,7 +115,7 @@ create_column(StoreDesc *store, Form_pg_attribute att, bool exclusive)
 				 errmsg("table has had too many columns"),
 				 errdetail("A store keeps at most %d columns, dropped ones included.", PG_UINT16_MAX + 1),
 				 errhint("Rewrite the table with VACUUM FULL.")));
-	pm_vector_reserve(&header->columns, n, store->id, store_slab_flags(header));
+	pm_vector_reserve(&header->columns, n, store->id, STORE_METADATA);
 	if (exclusive)
 		txn_log(store->id, TXN_ENTRY_CREATE_COLUMN, n, 1);
 	fill_column(column_get(header, n), att);

@@ -79,18 +79,34 @@ init_once(void)
 	descs = hash_create("sofort stores", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* No palloc, no ERROR; NULL if this backend has not opened it. */
+/*
+ * No palloc, no ERROR; NULL if this backend has not opened it.  If any store
+ * was dropped since, this one must still be there: its memory would be gone.
+ */
 StoreDesc *
 desc_find(StoreId id)
 {
-	DescEntry  *e;
+	uint64		version = registry_version();
+	StoreDesc  *desc = last_desc;
 
-	if (last_desc != NULL && last_desc->id == id)
-		return last_desc;
-	if (descs == NULL)
-		return NULL;
-	e = hash_search(descs, &id, HASH_FIND, NULL);
-	return e == NULL ? NULL : (last_desc = &e->local->desc);
+	if (desc == NULL || desc->id != id)
+	{
+		DescEntry  *e = descs == NULL ? NULL : hash_search(descs, &id, HASH_FIND, NULL);
+
+		if (e == NULL)
+			return NULL;
+		desc = &e->local->desc;
+	}
+	if (desc->local->verified_version != version)
+	{
+		if (registry_find_id(id) == NULL)
+		{
+			desc_forget(id);
+			return NULL;
+		}
+		desc->local->verified_version = version;
+	}
+	return last_desc = desc;
 }
 
 /* The store is gone.  No palloc, no ERROR. */
@@ -285,6 +301,25 @@ store_open_as(Relation rel, TupleDesc tupdesc)
 
 /* ---- plans ---- */
 
+/* Columns side by side in one minipage count once. */
+static void
+add_minipage(ShapePlan *p, const ShapeColumn *c)
+{
+	int			i;
+
+	for (i = 0; i < p->nminipages; i++)
+	{
+		if (p->mini_stride[i] == c->stride &&
+			Max(p->mini_offset[i], c->offset) - Min(p->mini_offset[i], c->offset) < c->stride)
+		{
+			p->mini_offset[i] = Min(p->mini_offset[i], c->offset);
+			return;
+		}
+	}
+	p->mini_offset[p->nminipages] = c->offset;
+	p->mini_stride[p->nminipages++] = c->stride;
+}
+
 static void
 plan_columns_of_shape(ShapePlan *p, const ShapeHeader *s)
 {
@@ -304,10 +339,7 @@ plan_columns_of_shape(ShapePlan *p, const ShapeHeader *s)
 			p->ref_stride[p->nrefs++] = c->stride;
 		}
 		if (c->offset < s->record_offset)
-		{
-			p->mini_offset[p->nminipages] = c->offset;
-			p->mini_stride[p->nminipages++] = c->stride;
-		}
+			add_minipage(p, c);
 	}
 }
 
@@ -336,6 +368,9 @@ plan_present(AttrPlan *a, ShapeAttr *attr, const ShapeColumn *c)
 			break;
 		case ENCODING_REFERENCE:
 			a->kind = ATTR_POINTER;
+			break;
+		case ENCODING_NARROW:
+			a->kind = c->width == 1 ? ATTR_NARROW1 : c->width == 2 ? ATTR_NARROW2 : ATTR_NARROW4;
 			break;
 		default:
 			a->dictionary = attr->dictionary = pm_deref(c->dictionary);
@@ -371,8 +406,11 @@ plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
 	{
 		if (s->columns[k].column == local->column[i])
 		{
-			a->null_byte = s->null_offset + s->columns[k].null_bit / 8;
-			a->null_mask = 1 << (s->columns[k].null_bit % 8);
+			if (s->columns[k].null_bit != SHAPE_NEVER_NULL)
+			{
+				a->null_byte = s->null_offset + s->columns[k].null_bit / 8;
+				a->null_mask = 1 << (s->columns[k].null_bit % 8);
+			}
 			plan_present(a, attr, &s->columns[k]);
 			return;
 		}
@@ -404,7 +442,7 @@ plan_compile(StoreDesc *store, uint32 shape)
 	p->record_offset = s->record_offset;
 	p->record_stride = s->record_stride;
 	p->null_offset = s->null_offset;
-	p->null_bytes = (s->ncolumns + 7) / 8;
+	p->null_bytes = shape_null_bytes(s);
 	p->natts = natts;
 	p->plan = palloc0(Max(natts, 1) * sizeof(AttrPlan));
 	p->index = palloc0(Max(natts, 1) * sizeof(DictIndex *));

@@ -42,7 +42,7 @@ dictionary_create(StoreHeader *header, uint64 column)
 		uint32		elem = c->attlen > 0 ? (uint32) c->attlen : (uint32) sizeof(PMPtr);
 
 		pm_reserve(&r, header->id, sizeof(DictionaryHeader), &c->dictionary, 1,
-				   PM_RESERVE_ZERO);
+				   STORE_METADATA | PM_RESERVE_ZERO);
 		d = r.addr;
 		d->store = header->id;
 		d->column = (uint32) column;
@@ -56,29 +56,33 @@ dictionary_create(StoreHeader *header, uint64 column)
 	}
 	d = pm_deref(c->dictionary);
 	/* plans hold the address of the first chunk */
-	pm_vector_reserve(&d->values, 0, header->id, 0);
+	pm_vector_reserve(&d->values, 0, header->id, STORE_METADATA);
 	return d;
 }
 
 /* ---- hash table ---- */
 
+/* Finalizer of murmur hash 3 */
+static inline uint64
+mix(uint64 h)
+{
+	h ^= h >> 33;
+	h *= UINT64CONST(0xff51afd7ed558ccd);
+	h ^= h >> 33;
+	h *= UINT64CONST(0xc4ceb9fe1a85ec53);
+	h ^= h >> 33;
+	return h;
+}
+
 static inline uint64
 hash_value(const void *bytes, Size len)
 {
-	uint64		h;
+	uint64		h = 0;
 
-	if (len <= 8)
-	{
-		h = 0;
-		memcpy(&h, bytes, len);
-		h ^= h >> 33;
-		h *= UINT64CONST(0xff51afd7ed558ccd);
-		h ^= h >> 33;
-		h *= UINT64CONST(0xc4ceb9fe1a85ec53);
-		h ^= h >> 33;
-		return h;
-	}
-	return hash_bytes_extended(bytes, (int) len, 0);
+	if (len > 8)
+		return hash_bytes_extended(bytes, (int) len, 0);
+	memcpy(&h, bytes, len);
+	return mix(h);
 }
 
 static bool
@@ -248,7 +252,7 @@ store_element(DictionaryHeader *d, uint64 code, const void *bytes, Size len)
 	PmReservation r;
 	bool		brief = len <= VARATT_SHORT_MAX - VARHDRSZ_SHORT;
 
-	pm_vector_reserve(&d->values, code, d->store, 0);
+	pm_vector_reserve(&d->values, code, d->store, STORE_METADATA);
 	slot = dictionary_element(d, code);
 	if (d->attlen > 0)
 	{
@@ -326,4 +330,45 @@ dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size l
 	if (likely(found != 0))
 		return found - 1 < limit ? found - 1 : DICT_FULL;
 	return add_value(shared, index, hash, bytes, len, limit);
+}
+
+/* As memcpy() of the first 2, 4 or 8 bytes into a zero. */
+static inline uint64
+load_bytes(const void *p, int len)
+{
+	uint64		h = 0;
+
+	if (len == 2)
+		memcpy(&h, p, 2);
+	else if (len == 4)
+		memcpy(&h, p, 4);
+	else
+		memcpy(&h, p, 8);
+	return h;
+}
+
+/*
+ * The same for a type passed by value, of 2, 4 or 8 bytes: the hot path of
+ * loading.  values: the first chunk, which has n elements.
+ */
+uint32
+dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, int len,
+					  const char *values, uint32 n, uint64 limit)
+{
+	uint64		raw = load_bytes(bytes, len);
+	uint64		hash = mix(raw);
+	const DictTable *t = __atomic_load_n(&index->table, __ATOMIC_ACQUIRE);
+	uint64		i = hash & t->mask;
+
+	for (;; i = (i + 1) & t->mask)
+	{
+		uint64		slot = word_read(&t->slot[i]);
+		uint32		code = (uint32) slot - 1;
+
+		if (slot == 0 || code >= n)
+			break;
+		if ((slot >> 32) == (hash >> 32) && load_bytes(values + (Size) code * len, len) == raw)
+			return code < limit ? code : DICT_FULL;
+	}
+	return dictionary_code(shared, index, bytes, len, limit);
 }

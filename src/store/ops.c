@@ -12,24 +12,7 @@
 #include "postgres.h"
 
 #include "sofort/store/store_internal.h"
-
-/* Is it a progress word of this transaction, from this command on? */
-static inline bool
-is_own(uint64 word, uint32 slot, uint32 generation, CommandId from)
-{
-	return WORD_TAG(word) == WORD_TAG_PROGRESS && WORD_SLOT(word) == slot &&
-		WORD_GENERATION(word) == generation && WORD_COMMAND(word) >= from;
-}
-
-/* Replace and flush; only the word that was looked at. */
-static bool
-replace(uint64 *word, uint64 old, uint64 new)
-{
-	if (!word_cas(word, old, new))
-		return false;
-	pm_flush(word, sizeof(uint64));
-	return true;
-}
+#include "sofort/txn/visibility.h"
 
 static StoreHeader *
 find_store(const TxnEntry *entry, StoreShared **shared)
@@ -60,15 +43,9 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 	for (row = entry->row; row < last; row++)
 	{
 		RowRef		ref;
-		uint64	   *word;
-		uint64		old;
 
-		if (!header_locate(header, row, &ref))
-			continue;
-		word = begin ? &ref.words->begin : &ref.words->end;
-		old = word_read(word);
-		if (is_own(old, slot, generation, 0) &&
-			replace(word, old, WORD_MAKE_STAMP(fxid) | (old & WORD_FLAGS_MASK)))
+		if (header_locate(header, row, &ref) &&
+			txn_stamp_word(begin ? &ref.words->begin : &ref.words->end, slot, generation, fxid))
 			n++;
 	}
 	if (shared != NULL)
@@ -77,11 +54,15 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 
 /* The creation of a version is undone: out of its chain, then ABORTED. */
 static void
-undo_begin(StoreHeader *header, const RowRef *ref, uint64 old)
+undo_begin(StoreHeader *header, const RowRef *ref)
 {
+	/* its creator alone changes a begin word in progress */
+	uint64		old = word_read(&ref->words->begin);
+
 	if (old & BEGIN_HEAP_ONLY)
 		chain_unlink(header, ref);
-	(void) replace(&ref->words->begin, old, WORD_ABORTED | (old & BEGIN_HEAP_ONLY));
+	if (word_cas(&ref->words->begin, old, WORD_ABORTED | (old & BEGIN_HEAP_ONLY)))
+		pm_flush(&ref->words->begin, sizeof(uint64));
 }
 
 /*
@@ -89,13 +70,13 @@ undo_begin(StoreHeader *header, const RowRef *ref, uint64 old)
  * may find a successor of a version that has none.
  */
 static void
-undo_end(const RowRef *ref, uint64 old)
+undo_end(const RowRef *ref, uint32 slot, uint32 generation, CommandId from_command)
 {
-	uint64	   *slot = successor_slot(ref->block, ref->index);
+	uint64	   *successor = successor_slot(ref->block, ref->index);
 
-	if (slot != NULL && word_read(slot) != 0)
-		pm_store8_persist(slot, 0);
-	(void) replace(&ref->words->end, old, (old & END_LOCKERS) ? WORD_LOCKERS : WORD_EMPTY);
+	if (successor != NULL && word_read(successor) != 0)
+		pm_store8_persist(successor, 0);
+	(void) txn_undo_end_word(&ref->words->end, slot, generation, from_command);
 }
 
 static void
@@ -118,12 +99,12 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 		if (!header_locate(header, row, &ref))
 			continue;
 		old = word_read(begin ? &ref.words->begin : &ref.words->end);
-		if (!is_own(old, slot, generation, from_command))
+		if (!txn_word_to_undo(old, slot, generation, from_command))
 			continue;
 		if (begin)
-			undo_begin(header, &ref, old);
+			undo_begin(header, &ref);
 		else
-			undo_end(&ref, old);
+			undo_end(&ref, slot, generation, from_command);
 		n++;
 	}
 	if (shared != NULL && begin)

@@ -410,6 +410,7 @@ store_truncate_now(Relation rel)
 	txn_begin_write();
 	pm_store8_persist(&header->flags, header->flags | STORE_EMPTYING);
 	SOFORT_STOP("store-truncate-begun");
+	txn_forget_locks(store->id);
 	space_forget(store->local);
 	registry_free_shared_data(store->shared);
 	finish_truncation(header);
@@ -529,7 +530,6 @@ store_cached_horizon(bool refresh)
 	return known;
 }
 
-/* Small stores share granules with others. */
 int
 store_slab_flags(const StoreHeader *header)
 {

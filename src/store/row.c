@@ -109,15 +109,29 @@ encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p
 	if (a->byval)
 	{
 		store_att_byval(buffer, value, a->attlen);
-		bytes = buffer;
-		len = a->attlen;
+		code = dictionary_code_byval(store->shared, plan->index[i], buffer, a->attlen,
+									 plan->plan[i].values, plan->plan[i].chunk0, limit);
 	}
 	else
-		bytes = value_bytes(column_get(store->header, store->local->column[i]), value, &len, buffer);
-	code = dictionary_code(store->shared, plan->index[i], bytes, len, limit);
+	{
+		bytes = value_bytes(column_get(store->header, store->local->column[i]), value, &len,
+							buffer);
+		code = dictionary_code(store->shared, plan->index[i], bytes, len, limit);
+	}
 	if (code == DICT_FULL)
 		return false;
 	put_code(p, a->width, code);
+	return true;
+}
+
+static bool
+encode_narrow(const ShapeAttr *attr, Datum value, char *p)
+{
+	uint64		raw = value_raw(value, attr->attlen);
+
+	if (raw >> (8 * attr->width) != 0)
+		return false;
+	put_code(p, attr->width, (uint32) raw);
 	return true;
 }
 
@@ -164,7 +178,11 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 			continue;
 		}
 		if (isnull[i])
+		{
+			if (a->null_mask == 0)
+				return i;
 			continue;
+		}
 		record[a->null_byte] &= ~a->null_mask;
 		p = block + a->offset + (Size) ref->index * a->stride;
 		switch (attr->encoding)
@@ -174,6 +192,10 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 					store_att_byval(p, values[i], attr->attlen);
 				else
 					memcpy(p, DatumGetPointer(values[i]), attr->attlen);
+				break;
+			case ENCODING_NARROW:
+				if (!encode_narrow(attr, values[i], p))
+					return i;
 				break;
 			case ENCODING_DICTIONARY:
 				if (!encode_dictionary(store, plan, i, values[i], p))
@@ -227,7 +249,7 @@ widen_for(Relation rel, StoreDesc *store, uint32 shape, int i, Datum value, bool
 	if (!isnull)
 		(void) value_bytes(column_get(store->header, store->local->column[i]), value, &len,
 						   buffer);
-	shape_widen(store, shape, i, value, len);
+	shape_widen(store, shape, i, isnull, len);
 	value_reset();
 }
 

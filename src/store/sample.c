@@ -25,6 +25,7 @@ typedef struct ColumnSample
 	int			n;				/* not NULL */
 	uint64		total;			/* bytes */
 	Size		longest;
+	uint64		bits;			/* all by-value values, or'ed */
 	uint64		hash[SAMPLE_MAX];
 } ColumnSample;
 
@@ -108,6 +109,8 @@ sample_column(StoreDesc *store, const ColumnHeader *c, int attno, const RowRef *
 		store_decode_some(store, &rows[i], attrs, values, isnull);
 		if (isnull[attno])
 			continue;
+		if (c->attbyval)
+			s->bits |= value_raw(values[attno], c->attlen);
 		if (c->attlen == -1 && toast_raw_datum_size(values[attno]) > SAMPLE_VALUE)
 		{
 			len = toast_raw_datum_size(values[attno]) - VARHDRSZ;
@@ -126,7 +129,7 @@ sample_column(StoreDesc *store, const ColumnHeader *c, int attno, const RowRef *
 }
 
 static ColumnChoice
-choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, bool indexed)
+choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows, bool indexed)
 {
 	const ColumnHeader *c = column_get(store->header, column);
 	ColumnChoice choice = choice_initial(c, typmod);
@@ -160,6 +163,14 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, bool inde
 		choice.encoding = ENCODING_DICTIONARY;
 		choice.width = code;
 	}
+	else if (c->attbyval && c->attlen == 8 && s->n > 0 && s->bits >> 32 == 0)
+	{
+		/* fewer bytes would soon be outgrown by numbers that count rows */
+		choice.encoding = ENCODING_NARROW;
+		choice.width = 4;
+	}
+	/* a NULL that comes later makes a new shape, once */
+	choice.nullable = s->n < nrows;
 	choice.column = column;
 	choice.minipage = indexed && choice.encoding != ENCODING_REFERENCE;
 	return choice;
@@ -193,7 +204,7 @@ shape_decide(StoreDesc *store, Bitmapset *indexed)
 			continue;
 		c = column_get(store->header, column);
 		sample_column(store, c, i, rows, nrows, values, isnull, sample);
-		choices[n] = choose(store, column, TupleDescAttr(local->tupdesc, i)->atttypmod, sample,
+		choices[n] = choose(store, column, TupleDescAttr(local->tupdesc, i)->atttypmod, sample, nrows,
 							bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
 		if (choices[n].encoding == ENCODING_DICTIONARY)
 			choices[n].dictionary = pm_ptr(dictionary_create(store->header, column));

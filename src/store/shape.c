@@ -14,6 +14,8 @@
 #include "catalog/pg_type.h"
 #include "sofort/store/store_internal.h"
 
+#define SPILL_MAX		2		/* bytes */
+
 ShapeHeader *
 shape_get(const StoreHeader *header, uint32 shape)
 {
@@ -38,6 +40,8 @@ encoding_name(int encoding)
 			return "inline";
 		case ENCODING_REFERENCE:
 			return "reference";
+		case ENCODING_NARROW:
+			return "narrow";
 		default:
 			return "absent";
 	}
@@ -45,10 +49,71 @@ encoding_name(int encoding)
 
 /* ---- layout ---- */
 
-static void
-place_minipages(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choices)
+static uint32
+column_align(const StoreHeader *header, const ShapeColumn *c)
 {
-	uint32		pos = sizeof(BlockHeader);
+	return shape_align(c->encoding, c->width, column_get(header, c->column));
+}
+
+uint32
+shape_null_bytes(const ShapeHeader *s)
+{
+	uint32		bits = 0;
+	int			i;
+
+	for (i = 0; i < s->ncolumns; i++)
+		if (s->columns[i].null_bit != SHAPE_NEVER_NULL)
+			bits++;
+	return (bits + 7) / 8;
+}
+
+/* Bytes of a record before it is rounded up. */
+static uint32
+record_size(const ShapeHeader *s, const ColumnChoice *choices)
+{
+	uint32		size = sizeof(RowWords) + shape_null_bytes(s);
+	int			i;
+
+	for (i = 0; i < s->ncolumns; i++)
+		if (!choices[i].minipage)
+			size += s->columns[i].width;
+	return size;
+}
+
+/*
+ * Records are multiples of 8 bytes.  Where one is a byte or two over, small
+ * columns become minipages: the rest of the 8 bytes would be padding.
+ */
+static void
+spill_to_minipages(ShapeHeader *s, ColumnChoice *choices)
+{
+	uint32		over = record_size(s, choices) % 8;
+	int			best = -1;
+	int			i;
+
+	if (over == 0 || over > SPILL_MAX)
+		return;
+	for (i = 0; i < s->ncolumns; i++)
+	{
+		const ShapeColumn *c = &s->columns[i];
+
+		if (!choices[i].minipage && c->encoding != ENCODING_REFERENCE && c->width >= over &&
+			c->width <= SPILL_MAX && (best < 0 || c->width < s->columns[best].width))
+			best = i;
+	}
+	if (best >= 0)
+		choices[best].minipage = true;
+}
+
+/*
+ * Put the minipage columns of a row side by side, one line less to flush and
+ * to read than one array for each; but only if that needs next to no padding.
+ */
+static bool
+group_minipages(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choices)
+{
+	uint32		width = 0;
+	uint32		largest = 1;
 	uint32		align;
 	int			i;
 
@@ -58,8 +123,41 @@ place_minipages(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *c
 		{
 			ShapeColumn *c = &s->columns[i];
 
-			if (!choices[i].minipage ||
-				shape_align(c->encoding, c->width, column_get(header, c->column)) != align)
+			if (!choices[i].minipage || column_align(header, c) != align)
+				continue;
+			if (width % align != 0)
+				return false;
+			largest = Max(largest, align);
+			c->offset = sizeof(BlockHeader) + width;
+			width += c->width;
+		}
+	}
+	if (width == 0 || width > PM_LINE / 2 || TYPEALIGN(largest, width) - width > 1)
+		return false;
+	width = TYPEALIGN(largest, width);
+	for (i = 0; i < s->ncolumns; i++)
+		if (choices[i].minipage)
+			s->columns[i].stride = width;
+	s->record_offset = TYPEALIGN(PM_LINE, sizeof(BlockHeader) + width * SOFORT_BLOCK_ROWS);
+	return true;
+}
+
+static void
+place_minipages(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choices)
+{
+	uint32		pos = sizeof(BlockHeader);
+	uint32		align;
+	int			i;
+
+	if (group_minipages(s, header, choices))
+		return;
+	for (align = 8; align >= 1; align /= 2)
+	{
+		for (i = 0; i < s->ncolumns; i++)
+		{
+			ShapeColumn *c = &s->columns[i];
+
+			if (!choices[i].minipage || column_align(header, c) != align)
 				continue;
 			c->offset = pos;
 			c->stride = TYPEALIGN(align, c->width);
@@ -82,8 +180,7 @@ place_record(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choi
 		{
 			ShapeColumn *c = &s->columns[i];
 
-			if (choices[i].minipage ||
-				shape_align(c->encoding, c->width, column_get(header, c->column)) != align)
+			if (choices[i].minipage || column_align(header, c) != align)
 				continue;
 			pos = TYPEALIGN(align, pos);
 			c->offset = s->record_offset + pos;
@@ -91,7 +188,10 @@ place_record(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choi
 		}
 	}
 	s->null_offset = pos;
-	s->record_stride = TYPEALIGN(8, pos + (s->ncolumns + 7) / 8);
+	s->record_stride = TYPEALIGN(8, pos + shape_null_bytes(s));
+	/* one line for a record instead of nearly always two */
+	if (s->record_stride == PM_LINE - 8)
+		s->record_stride = PM_LINE;
 	for (i = 0; i < s->ncolumns; i++)
 		if (!choices[i].minipage)
 			s->columns[i].stride = s->record_stride;
@@ -102,17 +202,18 @@ place_record(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choi
  * minipages; else for blocks of any capacity.
  */
 uint32
-shape_publish(StoreDesc *store, const ColumnChoice *choices, int n, bool final)
+shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 {
 	StoreHeader *header = store->header;
 	PmReservation r;
 	ShapeHeader *s;
 	uint64		id = header->shapes.count;
 	Size		size = offsetof(ShapeHeader, columns) + n * sizeof(ShapeColumn);
-	int			flags = store_slab_flags(header) | PM_RESERVE_ZERO;
+	int			flags = STORE_METADATA | PM_RESERVE_ZERO;
+	uint16		nullable = 0;
 	int			i;
 
-	pm_vector_reserve(&header->shapes, id, store->id, store_slab_flags(header));
+	pm_vector_reserve(&header->shapes, id, store->id, STORE_METADATA);
 	/* left over from a crash between publishing and counting */
 	if (*(PMPtr *) pm_vector_get(&header->shapes, id) != PM_NULL)
 		pm_free(pm_vector_get(&header->shapes, id), 1);
@@ -126,9 +227,11 @@ shape_publish(StoreDesc *store, const ColumnChoice *choices, int n, bool final)
 		s->columns[i].column = choices[i].column;
 		s->columns[i].encoding = choices[i].encoding;
 		s->columns[i].width = choices[i].width;
-		s->columns[i].null_bit = i;
+		s->columns[i].null_bit = choices[i].nullable ? nullable++ : SHAPE_NEVER_NULL;
 		s->columns[i].dictionary = choices[i].dictionary;
 	}
+	if (final)
+		spill_to_minipages(s, choices);
 	place_minipages(s, header, choices);
 	place_record(s, header, choices);
 	s->block_size = TYPEALIGN(PM_LINE, s->record_offset + SOFORT_BLOCK_ROWS * s->record_stride);
@@ -168,7 +271,7 @@ declared_bound(Oid type, int32 typmod)
 ColumnChoice
 choice_initial(const ColumnHeader *c, int32 typmod)
 {
-	ColumnChoice choice = {.encoding = ENCODING_REFERENCE, .width = sizeof(PMPtr)};
+	ColumnChoice choice = {.encoding = ENCODING_REFERENCE, .width = sizeof(PMPtr), .nullable = true};
 
 	if (c->attlen > 0 && (c->attbyval || c->attlen <= 128))
 	{
@@ -217,6 +320,7 @@ choices_of_map(StoreDesc *store, const ShapeHeader *like, int *n)
 			choice->width = c->width;
 			choice->dictionary = c->dictionary;
 			choice->minipage = c->offset < like->record_offset;
+			choice->nullable = c->null_bit != SHAPE_NEVER_NULL;
 			break;
 		}
 		choice->column = column;
@@ -271,12 +375,12 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 }
 
 /*
- * A value of attribute attno (0-based; size: bytes without header, if a
- * varlena) did not fit shape "seen".  No lock held.  If somebody else made a
+ * A NULL or a value of attribute attno (0-based; size: bytes without header, if
+ * a varlena) did not fit shape "seen".  No lock held.  If somebody else made a
  * new shape meanwhile, the caller tries that one.
  */
 void
-shape_widen(StoreDesc *store, uint32 seen, int attno, Datum value, Size size)
+shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size)
 {
 	int			n;
 	int			k;
@@ -293,8 +397,14 @@ shape_widen(StoreDesc *store, uint32 seen, int attno, Datum value, Size size)
 				absent = false;
 		choices = choices_of_map(store, like, &n);
 		for (k = 0; k < n; k++)
-			if (choices[k].column == store->local->column[attno] && !absent)
+		{
+			if (choices[k].column != store->local->column[attno] || absent)
+				continue;
+			if (isnull)
+				choices[k].nullable = true;
+			else
 				widen_choice(store, &choices[k], size);
+		}
 		(void) shape_publish(store, choices, n, like->capacity != 0);
 		pfree(choices);
 	}

@@ -127,6 +127,13 @@ store_stats(StoreHeader *header, StoreStats *stats)
 	stats->bytes_dram = read_counter(&shared->bytes_dram);
 }
 
+void
+store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead)
+{
+	*live = read_counter(&store->shared->live);
+	*dead = read_counter(&store->shared->dead);
+}
+
 /* ---- columns ---- */
 
 static const char *
@@ -139,6 +146,8 @@ reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *colum
 		case ENCODING_INLINE:
 			return s->capacity == 0 ? "the declared type is short" :
 				"short values that hardly repeat";
+		case ENCODING_NARROW:
+			return "small numbers that hardly repeat";
 		case ENCODING_REFERENCE:
 			return s->capacity == 0 ? "length not known yet" : "long values that hardly repeat";
 		default:

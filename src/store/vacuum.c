@@ -95,6 +95,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 				 free_if_orphan(store, &ref))
 			result->nfreed++;
 	}
+	stats_end_of_xact();
 }
 
 /* ---- freeing rows ---- */

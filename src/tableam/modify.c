@@ -47,8 +47,7 @@ insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, RowRef *ref)
 	store = store_open(rel);
 	slot_getallattrs(slot);
 	store_insert(rel, store, slot->tts_values, slot->tts_isnull, txn_progress_word(cid), ref);
-	slot->tts_tableOid = RelationGetRelid(rel);
-	row_to_tid(ref->row, &slot->tts_tid);
+	tableam_slot_written(slot, rel, store, ref, WORD_EMPTY);
 }
 
 void
@@ -307,6 +306,8 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 	ItemPointerData old_tid = *otid;
 	bool		heap_only;
 	bool		keys;
+	bool		locked;
+	uint64		old_end;
 	TM_Result	result;
 
 	*lockmode = LockTupleExclusive;
@@ -323,6 +324,10 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 		*lockmode = LockTupleNoKeyExclusive;
 
 	old_row = tableam_txn_row(rel, store, &old);
+	old_end = word_read(&old.words->end);
+	locked = WORD_TAG(old_end) == WORD_TAG_LOCKERS ||
+		(WORD_TAG(old_end) == WORD_TAG_LOCK &&
+		 TransactionIdIsCurrentTransactionId(txn_word_xid(old_end)));
 	txn_log_update(store->id, old.row, store_next_row(rel, store));
 	result = txn_claim_row(&old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
 						   wait, tmfd);
@@ -339,8 +344,13 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 	new_row = tableam_txn_row(rel, store, &new);
 	txn_carry_lockers(&old_row, &new_row);
 
-	slot->tts_tableOid = RelationGetRelid(rel);
-	slot->tts_tid = new_row.tid;
+	/*
+	 * Heap shows the own lock on the old version, and those of others, as xmax
+	 * of the new one; "RETURNING xmax = 0" is how people tell an INSERT from ON
+	 * CONFLICT DO UPDATE.
+	 */
+	tableam_slot_written(slot, rel, store, &new,
+						 locked ? txn_progress_word(cid) : WORD_EMPTY);
 	if (!heap_only)
 		*update_indexes = COMPAT_UPDATE_INDEXES_ALL;
 	compat_count_update(rel, heap_only);

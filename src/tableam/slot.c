@@ -64,6 +64,28 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 	row_to_tid(ref->row, &slot->tts_tid);
 }
 
+/*
+ * The values in the slot have just been stored as this version: RETURNING may
+ * ask for its system columns.  shown_end: word for xmax.
+ */
+void
+tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref,
+					 uint64 shown_end)
+{
+	slot->tts_tableOid = RelationGetRelid(rel);
+	row_to_tid(ref->row, &slot->tts_tid);
+	if (TTS_IS_SOFORT(slot))
+	{
+		SofortSlot *s = (SofortSlot *) slot;
+
+		Assert(slot->tts_nvalid == slot->tts_tupleDescriptor->natts);
+		s->store = store;
+		s->ref = *ref;
+		s->words.begin = word_read(&ref->words->begin);
+		s->words.end = shown_end;
+	}
+}
+
 const RowRef *
 tableam_slot_row(TupleTableSlot *slot)
 {

@@ -51,7 +51,7 @@ typedef enum TcbState
 /* ---- volatile state in shared memory ---- */
 
 #define TXN_MAX_SLOTS		(1 << WORD_SLOT_BITS)
-#define TXN_RING			64	/* slots per backend, at most */
+#define TXN_RING			16	/* slots per backend, at most */
 #define TXN_MIRROR_SUBS		64
 #define TXN_NO_SLOT			PG_UINT32_MAX
 #define TXN_LOCK_PARTITIONS 128

@@ -318,8 +318,12 @@ typedef enum ColumnEncoding
 	ENCODING_PLAIN = 1,			/* attlen bytes, as in a heap tuple */
 	ENCODING_DICTIONARY = 2,	/* code of width 1, 2 or 4 */
 	ENCODING_INLINE = 3,		/* varlena with a 1-byte header, in place */
-	ENCODING_REFERENCE = 4		/* PMPtr to the value, 8 bytes, aligned */
+	ENCODING_REFERENCE = 4,		/* PMPtr to the value, 8 bytes, aligned */
+	ENCODING_NARROW = 5			/* by-value type: its low bytes, the others are 0 */
 } ColumnEncoding;
+
+/* null_bit of a column that has no NULL in blocks of this shape */
+#define SHAPE_NEVER_NULL		0xffff
 
 /* Where the values of one column lie in a block of this shape. */
 typedef struct ShapeColumn
@@ -327,7 +331,7 @@ typedef struct ShapeColumn
 	uint16		column;			/* index in StoreHeader.columns */
 	uint8		encoding;		/* ColumnEncoding */
 	uint8		width;			/* bytes per row */
-	uint16		null_bit;		/* bit in the row's NULL bitmap */
+	uint16		null_bit;		/* bit in the row's NULL bitmap, or no bit */
 	uint16		pad;
 	uint32		offset;			/* of row 0, from the start of the block */
 	uint32		stride;			/* bytes from one row to the next */

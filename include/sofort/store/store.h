@@ -263,6 +263,9 @@ typedef struct StoreStats
 
 extern void store_stats(StoreHeader *header, StoreStats *stats);
 
+/* The estimates of rows alone: cheap, for the planner. */
+extern void store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead);
+
 typedef struct StoreColumnInfo
 {
 	int			attnum;

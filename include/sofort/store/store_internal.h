@@ -169,6 +169,7 @@ typedef enum AttrKind
 	ATTR_BYVAL1, ATTR_BYVAL2, ATTR_BYVAL4, ATTR_BYVAL8,
 	ATTR_IN_PLACE,				/* by reference: points into the row */
 	ATTR_POINTER,				/* PMPtr in the row */
+	ATTR_NARROW1, ATTR_NARROW2, ATTR_NARROW4,	/* low bytes of the value */
 	ATTR_CODE1_2, ATTR_CODE1_4, /* one-byte code, value of 2, 4 bytes */
 	ATTR_CODE					/* any other dictionary column */
 } AttrKind;
@@ -226,6 +227,7 @@ struct StoreLocal
 	int			natts;
 	int32	   *column;			/* column of each attribute, -1: none yet */
 	uint64		columns_seen;
+	uint64		verified_version;	/* of the registry: the store was there */
 	bool		stale;			/* compare with the relation again */
 	ShapePlan **plans;
 	uint32		nplans;
@@ -254,6 +256,13 @@ typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
 extern void registry_free_shared_data(StoreShared *shared);
 extern uint64 store_cached_horizon(bool refresh);
+/*
+ * Columns, shapes, dictionaries, directories: a few small pieces for each store,
+ * which would leave a granule of their own nearly empty.
+ */
+#define STORE_METADATA	PM_RESERVE_SHARED_SLAB
+
+/* For rows' values and links: stores that are small share granules, too. */
 extern int	store_slab_flags(const StoreHeader *header);
 
 /* ---- desc.c ---- */
@@ -294,13 +303,15 @@ typedef struct ColumnChoice
 	uint8		encoding;
 	uint8		width;
 	bool		minipage;
+	bool		nullable;		/* has a bit in the NULL bitmap */
 	PMPtr		dictionary;
 } ColumnChoice;
 
 extern ColumnChoice choice_initial(const ColumnHeader *c, int32 typmod);
-extern uint32 shape_publish(StoreDesc *store, const ColumnChoice *choices, int n, bool final);
+extern uint32 shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final);
 extern void shape_make_initial(StoreDesc *store);
-extern void shape_widen(StoreDesc *store, uint32 seen, int attno, Datum value, Size size);
+extern void shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size);
+extern uint32 shape_null_bytes(const ShapeHeader *s);
 extern void shape_decide(StoreDesc *store, Bitmapset *indexed);
 extern ShapeHeader *shape_get(const StoreHeader *header, uint32 shape);
 extern const char *encoding_name(int encoding);
@@ -308,7 +319,7 @@ extern const char *encoding_name(int encoding);
 static inline uint32
 shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
 {
-	if (encoding == ENCODING_DICTIONARY)
+	if (encoding == ENCODING_DICTIONARY || encoding == ENCODING_NARROW)
 		return width;
 	if (encoding == ENCODING_REFERENCE)
 		return sizeof(PMPtr);
@@ -317,12 +328,22 @@ shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
 	return c->attalign == 'd' ? 8 : c->attalign == 'i' ? 4 : c->attalign == 's' ? 2 : 1;
 }
 
+/* The bytes of a by-value Datum, as an unsigned number. */
+static inline uint64
+value_raw(Datum value, int16 attlen)
+{
+	return attlen == 8 ? (uint64) value :
+		(uint64) value & ((UINT64CONST(1) << (8 * attlen)) - 1);
+}
+
 /* ---- dictionary.c ---- */
 extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column);
 extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary);
 #define DICT_FULL		PG_UINT32_MAX
 extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len,
 							  uint64 limit);
+extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes,
+									int len, const char *values, uint32 n, uint64 limit);
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
 extern void dictionary_free_index(DictIndex *index);
 

@@ -51,6 +51,8 @@ typedef struct SofortScanData
 typedef SofortScanData *SofortScan;
 
 /* slot.c */
+extern void tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *store,
+								 const RowRef *ref, uint64 shown_end);
 extern const TupleTableSlotOps *tableam_slot_callbacks(Relation rel);
 
 /* scan.c */
