@@ -99,6 +99,10 @@ sub both
 	{
 		# of several rows in the way, the order of the scan says which is met first
 		s/^ERROR:  (canceling statement due to lock timeout|could not serialize access.*|could not obtain lock on row.*)/ERROR: in the way/m for ($s, $h);
+		if ($sql =~ /^MERGE/)
+		{
+			s/^ERROR:  duplicate key.*/ERROR: in the way/m for ($s, $h);
+		}
 	}
 	if ($s ne $h)
 	{
@@ -119,7 +123,7 @@ sub value
 	my ($self, $type) = @_;
 	return 'NULL' if $self->rnd(8) == 0;
 	return $self->rnd(40) - 10 if $type eq 'int';
-	return "'" . $self->pick('', 'a', 'b', 'A', 'ab ', "x" x $self->rnd(40), "long" x $self->rnd(400), 'w' . $self->rnd(30)) . "'"
+	return "'" . $self->pick('', 'a', 'b', 'A', 'ab ', "x" x $self->rnd(40), $self->pick("long" x 3, "long" x 20, "long" x 700), 'w' . $self->rnd(30)) . "'"
 	  if $type eq 'text';
 	return $self->pick('1.0', '1.00', '-0.5', "'NaN'", $self->rnd(1000) / 8, '123456789012345678901234567890.5') if $type eq 'numeric';
 	return $self->pick("'-0'", '0', "'NaN'", "'Infinity'", $self->rnd(100) / 3) . '::float8' if $type eq 'float8';

@@ -111,8 +111,10 @@ sub wait_ready
 			$node->{_pid} = undef;
 			last;
 		}
-		my ($rc) = $node->psql('template1', 'SELECT 1', on_error_die => 0);
-		return 1 if $rc == 0;
+		# (with -c: a psql that cannot connect does not read its input)
+		return 1 if IPC::Run::run(
+			[ 'psql', '-XAtq', '-d', $node->connstr('template1'), '-c', 'SELECT 1' ],
+			'<', \undef, '>', \my $out, '2>', \my $err);
 		usleep(5_000);
 	}
 	return 0 if $params{fail_ok};

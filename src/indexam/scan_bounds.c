@@ -240,6 +240,17 @@ compare_bound(const TreeProbe *probe, const uint8 *entry)
 	return bound->tie;
 }
 
+/*
+ * Entries with tuples are not in the order of their row ids where their bytes
+ * are equal, and filled up with zeroes as a bound is: they are on one side of
+ * it, all of them.
+ */
+static int
+compare_edge(const TreeProbe *probe, const uint8 *entry)
+{
+	return ((const ScanBound *) probe->arg)->tie;
+}
+
 /* tie < 0: before everything that is equal so far; > 0: after it */
 static void
 finish_bound(const BoundBuilder *b, int tie, ScanBound *bound)
@@ -259,6 +270,11 @@ finish_bound(const BoundBuilder *b, int tie, ScanBound *bound)
 	bound->probe.bytes = bound->bytes;
 	bound->probe.nbytes = b->nbytes;
 	bound->probe.compare = b->by_columns ? compare_bound : NULL;
+	if (!b->by_columns && format->has_tuples)
+	{
+		bound->probe.nbytes = format->key_len;
+		bound->probe.compare = compare_edge;
+	}
 	bound->probe.arg = bound;
 }
 

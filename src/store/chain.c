@@ -249,6 +249,30 @@ store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor)
 		store_chain_newest(store, &root, successor) && successor->row != ref->row;
 }
 
+bool
+store_next_version(StoreDesc *store, const RowRef *ref, RowRef *next)
+{
+	uint64	   *slot = successor_slot(ref->block, ref->index);
+	RowRef		at;
+	RowRef		older;
+
+	if (slot != NULL && LINK_IS_SET(word_read(slot)))
+		return store_successor(store, ref, next);
+	if (!store_locate(store, store_chain_root(store, ref), &at) ||
+		!store_chain_newest(store, &at, &at) || at.row == ref->row)
+		return false;
+	while (store_chain_older(store, &at, &older))
+	{
+		if (older.row == ref->row)
+		{
+			*next = at;
+			return created_by_ender(at.words, ref->words);
+		}
+		at = older;
+	}
+	return false;
+}
+
 /* ---- changing; chain lock of the root held ---- */
 
 /* Store a link durably: nothing that it bypasses is freed before. */

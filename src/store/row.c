@@ -451,3 +451,13 @@ store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const 
 	pm_persist(slot, sizeof(uint64));
 	SOFORT_STOP("store-successor-published");
 }
+
+void
+store_set_successor(StoreDesc *store, uint64 row, uint64 successor)
+{
+	RowRef		ref;
+
+	if (store_locate(store, row, &ref))
+		pm_store8(block_ensure_links(store, ref.block, true) + ref.index,
+				  LINK_MAKE(successor));
+}

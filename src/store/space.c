@@ -119,7 +119,6 @@ space_before_free(StoreDesc *store, uint64 block)
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if ((shared->collected[block / 8] & (1 << (block % 8))) == 0)
 	{
-		shared->collected[block / 8] |= 1 << (block % 8);
 		for (i = 0; i < block_capacity(block); i++)
 		{
 			RowRef		ref;
@@ -128,6 +127,14 @@ space_before_free(StoreDesc *store, uint64 block)
 				ref.row < shared->first_row && word_read(&ref.words->begin) == WORD_EMPTY)
 				space_give(shared, ref.row, 1);
 		}
+
+		/*
+		 * Last: who sees the bit frees rows at once, and the loop must not
+		 * take those for EMPTY ones of an earlier life.
+		 */
+		SOFORT_STOP("store-block-collected");
+		pg_write_barrier();
+		((volatile uint8 *) shared->collected)[block / 8] |= 1 << (block % 8);
 	}
 	LWLockRelease(structure_lock(store->id));
 }

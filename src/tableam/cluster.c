@@ -7,7 +7,8 @@
  * The caller holds AccessExclusiveLock, so words in progress are our own.
  * Versions that some snapshot may still see are copied with their stamps.
  * Each copy is a root of its own; indexes are built anew afterwards and get an
- * entry for each.
+ * entry for each.  An updated version leads to its successor's copy: a READ
+ * COMMITTED statement whose snapshot is older than the copy goes on from there.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,6 +23,7 @@
 #include "pgstat.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/smgr.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/tuplesort.h"
 
@@ -36,13 +38,29 @@ typedef struct CopyState
 	bool	   *isnull;
 	MemoryContext per_row;
 	TableCopyCounts *counts;
+	HTAB	   *copies;			/* CopiedVersion: what may be a successor */
+	List	   *updates;		/* of CopiedUpdate */
+	MemoryContext updates_context;
 } CopyState;
+
+typedef struct CopiedVersion
+{
+	uint64		old_row;		/* key */
+	uint64		new_row;
+} CopiedVersion;
+
+typedef struct CopiedUpdate
+{
+	uint64		new_row;		/* of the updated version */
+	uint64		old_successor;
+} CopiedUpdate;
 
 static void
 copy_begin(CopyState *copy, Relation from, StoreDesc *source, Relation to, StoreDesc *target,
 		   TableCopyCounts *counts)
 {
 	int			natts = RelationGetNumberOfAttributes(from);
+	HASHCTL		ctl;
 
 	txn_begin_write();
 	memset(counts, 0, sizeof(*counts));
@@ -56,11 +74,62 @@ copy_begin(CopyState *copy, Relation from, StoreDesc *source, Relation to, Store
 	copy->per_row = AllocSetContextCreate(CurrentMemoryContext, "sofort copy",
 										  ALLOCSET_DEFAULT_SIZES);
 	copy->counts = counts;
+	ctl.keysize = sizeof(uint64);
+	ctl.entrysize = sizeof(CopiedVersion);
+	copy->copies = hash_create("sofort copied versions", 256, &ctl, HASH_ELEM | HASH_BLOBS);
+	copy->updates = NIL;
+	copy->updates_context = CurrentMemoryContext;
+}
+
+/*
+ * Remember what the chains of the copy need.  A version can only be the
+ * successor of one that some snapshot still sees if its creator is as recent.
+ */
+static void
+note_copied(CopyState *copy, const RowRef *old, uint64 begin, uint64 end, uint64 new_row)
+{
+	RowRef		next;
+
+	if (WORD_TAG(begin) == WORD_TAG_PROGRESS || WORD_XID(begin) >= copy->horizon)
+	{
+		CopiedVersion *v = hash_search(copy->copies, &old->row, HASH_ENTER, NULL);
+
+		v->new_row = new_row;
+	}
+	if (end != WORD_EMPTY && (end & END_UPDATED) &&
+		store_next_version(copy->source, old, &next))
+	{
+		MemoryContext saved = MemoryContextSwitchTo(copy->updates_context);
+		CopiedUpdate *u = palloc(sizeof(CopiedUpdate));
+
+		u->new_row = new_row;
+		u->old_successor = next.row;
+		copy->updates = lappend(copy->updates, u);
+		MemoryContextSwitchTo(saved);
+	}
+}
+
+static void
+link_copies(CopyState *copy)
+{
+	ListCell   *lc;
+
+	foreach(lc, copy->updates)
+	{
+		CopiedUpdate *u = lfirst(lc);
+		CopiedVersion *v = hash_search(copy->copies, &u->old_successor, HASH_FIND, NULL);
+
+		if (v != NULL)
+			store_set_successor(copy->target, u->new_row, v->new_row);
+	}
+	list_free_deep(copy->updates);
+	hash_destroy(copy->copies);
 }
 
 static void
 copy_end(CopyState *copy)
 {
+	link_copies(copy);
 	MemoryContextDelete(copy->per_row);
 	pfree(copy->values);
 	pfree(copy->isnull);
@@ -124,6 +193,7 @@ copy_version(CopyState *copy, const RowRef *ref)
 			copy->isnull[i] = true;
 
 	store_insert_raw(copy->to, copy->target, copy->values, copy->isnull, begin, end, &new);
+	note_copied(copy, ref, begin, end, new.row);
 
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(copy->per_row);

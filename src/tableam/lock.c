@@ -161,9 +161,8 @@ lock_successors(Relation rel, StoreDesc *store, const RowRef *ref, CommandId cid
 		list_free_deep(versions);
 
 		tag = WORD_TAG(word_read(&newest.words->begin));
-		if (tag == WORD_TAG_PROGRESS)
-			break;				/* its creator carries our lock further */
-		if (tag == WORD_TAG_STAMP)
+		/* a creator that is still busy may have gone on to a further version */
+		if (tag == WORD_TAG_STAMP || tag == WORD_TAG_PROGRESS)
 			current = newest;
 		/* else its creator has aborted: look again */
 		CHECK_FOR_INTERRUPTS();

@@ -426,7 +426,10 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 		/*
 		 * An own lock of this subtransaction goes with it, like the claim;
 		 * one of an outer subtransaction must come back: next branch.
+		 * FOR UPDATE keeps its strength in an update of other columns.
 		 */
+		if (own && WORD_LOCK_MODE(end) == LockTupleExclusive)
+			claim |= END_KEYS;
 		if (!word_cas(&r->words->end, end, claim))
 			return false;
 		if (own)

@@ -187,6 +187,9 @@ extern bool store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snaps
  * if there is none. */
 extern bool store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor);
 
+/* The version that came right after an updated one, wherever indexes lead. */
+extern bool store_next_version(StoreDesc *store, const RowRef *ref, RowRef *next);
+
 /* ---- writing; the caller is inside txn_begin_write() ---- */
 
 /*
@@ -222,6 +225,12 @@ extern void store_insert_successor(Relation rel, StoreDesc *store, const RowRef 
 /* Raw copy for CLUSTER / VACUUM FULL / rewrite: words given (stamps kept). */
 extern void store_insert_raw(Relation rel, StoreDesc *store, const Datum *values,
 							 const bool *isnull, uint64 begin, uint64 end, RowRef *ref);
+
+/*
+ * Where both versions were copied with store_insert_raw(): "successor" came
+ * right after "row".  Flushed, not drained.
+ */
+extern void store_set_successor(StoreDesc *store, uint64 row, uint64 successor);
 
 /* ---- vacuum ---- */
 
