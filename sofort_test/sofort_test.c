@@ -121,14 +121,15 @@ sofort_test_flush_counters(PG_FUNCTION_ARGS)
 /* ---- transaction ids ---- */
 
 /*
- * Jumps to the start of a page of the commit log and makes that page; the
- * pages in between are never asked for.  Not beyond the limit that wraparound
+ * Jumps to the start of a page of the commit log and makes that page, and the
+ * one of commit timestamps; the pages in between are never asked for.  Not beyond the limit that wraparound
  * protection sets: VACUUM FREEZE all databases and go on.
  */
 Datum
 sofort_test_burn_xids(PG_FUNCTION_ARGS)
 {
 	const uint64 page = BLCKSZ * 4; /* transactions per commit log page */
+	const uint64 ts_page = BLCKSZ / 10; /* and per page of commit timestamps */
 	int64		n = PG_GETARG_INT64(0);
 	uint64		target;
 	TransactionId xid;
@@ -157,7 +158,8 @@ sofort_test_burn_xids(PG_FUNCTION_ARGS)
 				 errhint("VACUUM FREEZE all databases first.")));
 	}
 	ExtendCLOG(xid);
-	ExtendCommitTs(xid);
+	/* (does nothing but at the first one of a page) */
+	ExtendCommitTs((TransactionId) (xid - xid % ts_page));
 	ExtendSUBTRANS(xid);
 	ShmemVariableCache->nextXid = FullTransactionIdFromU64(target);
 	LWLockRelease(XidGenLock);

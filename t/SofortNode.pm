@@ -6,6 +6,7 @@
 #   $node->kill9;                    # postmaster and all children, SIGKILL
 #   $node->start;
 #   unlink $node->pool_file;         # files of the pool, for the bad-input tests
+#   $node->crash_at('commit-durable', $sql);   # it dies there; then start
 #
 # The server is forked here and not through pg_ctl: a postmaster killed by
 # SIGKILL must be reaped before its data directory can be used again, and only
@@ -21,6 +22,7 @@ package SofortNode;
 use strict;
 use warnings;
 
+use Cwd ();
 use File::Temp ();
 use IO::Handle;
 use POSIX ();
@@ -59,7 +61,8 @@ sub init
 	$params{extra} = [ '--locale=C.UTF-8', '-E', 'UTF8', @{ $params{extra} || [] } ];
 	PostgreSQL::Test::Cluster::init($node, %params);
 	# Cluster::init writes fsync = off; what is promised is tested with fsync.
-	my $text = "fsync = on\n";
+	# Nor does it let the postmaster go on when a backend dies.
+	my $text = "fsync = on\nrestart_after_crash = on\n";
 	if (!$without)
 	{
 		$node->{_sofort_loaded} = 1;
@@ -77,6 +80,7 @@ sub spawn
 	my ($node) = @_;
 	my $log = $node->logfile;
 	my $name = $node->name;
+	my $stop_point = delete $node->{_stop_point_at_start};
 
 	BAIL_OUT("node \"$name\" is already running") if defined $node->{_pid};
 	local %ENV = $node->_get_env(PGAPPNAME => undef);
@@ -89,6 +93,7 @@ sub spawn
 		open(STDOUT, '>>', $log);
 		open(STDERR, '>&', \*STDOUT);
 		chdir $node->data_dir;
+		$ENV{SOFORT_STOP_POINT} = $stop_point if defined $stop_point;
 		exec('postgres', '-D', $node->data_dir, "--cluster-name=$name")
 		  or POSIX::_exit(127);
 	}
@@ -227,6 +232,128 @@ sub teardown_node
 	my ($node) = @_;
 	$node->stop('immediate', fail_ok => 1);
 	unlink $node->pool_files;
+	return;
+}
+
+# ---- stop points ----
+
+# The nth passage of a point will wait, kill (the server), kill_backend or error.
+sub arm
+{
+	my ($node, $point, $action, $nth) = @_;
+	$node->safe_psql('postgres', sprintf(q{SELECT sofort_test.arm('%s', '%s', %d)}, $point, $action, $nth || 1));
+	return;
+}
+
+sub disarm
+{
+	my ($node, $point) = @_;
+	$node->safe_psql('postgres', "SELECT sofort_test.disarm('$point')");
+	return;
+}
+
+# The next spawn() arms a point before the pool is opened: kill or kill_backend.
+sub arm_at_start
+{
+	my ($node, $point, $action) = @_;
+	$node->{_stop_point_at_start} = "$point:$action";
+	return;
+}
+
+# Returns 1 when so many sessions wait at the point.
+sub wait_at
+{
+	my ($node, $point, $n) = @_;
+	return $node->wait_until("SELECT sofort_test.waiters('$point') = " . ($n || 1));
+}
+
+# Returns 1 when a query returns t; 0 after a minute without.
+sub wait_until
+{
+	my ($node, $sql) = @_;
+	my $until = time() + 60;
+	while (time() < $until)
+	{
+		return 1 if $node->safe_psql('postgres', $sql) eq 't';
+		usleep(5_000);
+	}
+	return 0;
+}
+
+# Returns 1 when the postmaster has ended by itself and nobody of its children
+# is left, 0 after a minute without.
+sub reap
+{
+	my ($node) = @_;
+	my $until = time() + 60;
+	my $dir = Cwd::realpath($node->data_dir);
+	while (waitpid($node->{_pid}, POSIX::WNOHANG()) == 0)
+	{
+		return 0 if time() > $until;
+		usleep(2_000);
+	}
+	$node->{_pid} = undef;
+	while (grep { (readlink($_) || '') eq $dir } glob('/proc/[0-9]*/cwd'))
+	{
+		return 0 if time() > $until;
+		usleep(2_000);
+	}
+	return 1;
+}
+
+# Runs SQL in a session that is to kill the server at a stop point. Returns 1
+# if it did; then the server is down. SQL in "warm" runs before that in the same
+# session: reading catalogs may prune their pages, and a transaction in which
+# that happens has written WAL.
+sub crash_at
+{
+	my ($node, $point, $sql, $nth, $warm) = @_;
+	my ($out, $err);
+	my $arm = sprintf(q{SELECT sofort_test.arm('%s', 'kill', %d);}, $point, $nth || 1);
+	my $rc = $node->psql('postgres', ($warm || '') . $arm . $sql, stdout => \$out, stderr => \$err);
+	if ($rc == 2 && $node->reap)
+	{
+		return 1;
+	}
+	diag("stop point $point was not reached: $err");
+	$node->disarm($point) if defined $node->{_pid};
+	return 0;
+}
+
+# Number of the server's life: one more after each start, and after each
+# crash-restart because one backend died.
+sub life { return $_[0]->safe_psql('postgres', 'SELECT life FROM sofort.pool'); }
+
+# Returns 1 when the server has come back in another life than that.
+sub wait_new_life
+{
+	my ($node, $life) = @_;
+	my $until = time() + 60;
+	while (time() < $until)
+	{
+		my ($out, $err);
+		return 1 if $node->psql('postgres', 'SELECT life FROM sofort.pool', stdout => \$out, stderr => \$err) == 0
+		  && $out != $life;
+		usleep(5_000);
+	}
+	return 0;
+}
+
+# SQLSTATE and message of a statement that fails, without the rest; '' if it does not.
+sub error_of
+{
+	my ($node, $sql, $db) = @_;
+	my ($out, $err);
+	$node->psql($db || 'postgres', $sql, stdout => \$out, stderr => \$err,
+		extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	return $err =~ /ERROR:  (\w{5}: [^\n]*)/ ? $1 : '';
+}
+
+# A session whose server may be gone.
+sub drop_session
+{
+	my ($session) = @_;
+	eval { $session->{run}->kill_kill(grace => 1); };
 	return;
 }
 

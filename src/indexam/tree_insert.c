@@ -278,9 +278,11 @@ tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe)
 		if (equal)
 			return TREE_EXISTS;
 
+		if (d.rightmost && pos < n && !tree->nearly_ordered)
+			tree->nearly_ordered = true;
 		if (n < tree->leaf_capacity)
 			result = add_to_leaf(tree, &d, pos, entry) ? TREE_DONE : TREE_ABSENT;
-		else if (d.rightmost && pos == n)
+		else if (d.rightmost && pos == n && !tree->nearly_ordered)
 			result = append_leaf(tree, &d, entry);
 		else
 		{

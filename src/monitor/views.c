@@ -133,15 +133,10 @@ sofort_pool_info(PG_FUNCTION_ARGS)
 		values[1] = CStringGetTextDatum(reason);
 		nulls[1] = false;
 	}
-	if (status != POOL_UNUSED && sofort_pool_path &&
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS))
+	if (pool_path() != NULL && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS))
 	{
-		PoolUsage	usage;
-
-		pool_usage(&usage);
-		nulls[2] = usage.path == NULL;
-		if (usage.path)
-			values[2] = CStringGetTextDatum(usage.path);
+		values[2] = CStringGetTextDatum(pool_path());
+		nulls[2] = false;
 	}
 	if (status == POOL_READY)
 	{

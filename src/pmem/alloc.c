@@ -111,6 +111,24 @@ reserve_segment(AllocIntent *intent, StoreId owner, Size size, PMPtr link, uint6
 }
 
 /*
+ * Shared slabs have few size classes: each has at least one granule, and what
+ * many small stores need is of all sizes.
+ */
+static int
+shared_slab_class(Size size)
+{
+	static const uint16 sizes[] = {64, 256, 1024, 2048, 4032, 8128, 16320};
+	int			i;
+
+	for (i = 0; i < (int) lengthof(sizes); i++)
+	{
+		if (size <= sizes[i])
+			return slab_class(sizes[i]);
+	}
+	return slab_class(size);
+}
+
+/*
  * pm_reserve() that reports instead of raising: 0, an errno, or PM_FULL_ (for
  * segment_out_of_space()); nothing has changed then.
  */
@@ -140,8 +158,9 @@ pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 n
 
 	open_intents |= 1u << i;
 	if (size <= PM_SLAB_MAX)
-		rc = slab_take(owner, (flags & PM_RESERVE_SHARED_SLAB) != 0, slab_class(size),
-					   &mine->intent[i], pm_ptr(link), nlinks, flags, &target);
+		rc = slab_take(owner, (flags & PM_RESERVE_SHARED_SLAB) != 0,
+					   (flags & PM_RESERVE_SHARED_SLAB) ? shared_slab_class(size) :
+					   slab_class(size), &mine->intent[i], pm_ptr(link), nlinks, flags, &target);
 	else
 		rc = reserve_segment(&mine->intent[i], owner, size, pm_ptr(link), nlinks, flags, &target);
 	if (rc != 0)

@@ -50,6 +50,32 @@ fault_shmem_size(void)
 	return sizeof(FaultShared);
 }
 
+/*
+ * Points that are passed before anybody can log in: the environment of the
+ * postmaster may name one, SOFORT_STOP_POINT=point:action.  Whoever sets that
+ * could as well kill the server.
+ */
+static void
+fault_arm_from_environment(void)
+{
+	const char *value = getenv("SOFORT_STOP_POINT");
+	const char *colon = value != NULL ? strchr(value, ':') : NULL;
+	FaultPoint *p = &faults->point[0];
+
+	if (colon == NULL || colon == value || colon - value >= FAULT_NAME)
+		return;
+	if (strcmp(colon + 1, "kill") == 0)
+		p->action = FAULT_KILL;
+	else if (strcmp(colon + 1, "kill_backend") == 0)
+		p->action = FAULT_KILL_BACKEND;
+	else
+		return;
+	memcpy(p->name, value, colon - value);
+	p->remaining = 1;
+	p->serial = ++faults->serial;
+	faults->armed = 1;
+}
+
 /* From shmem_startup_hook, under AddinShmemInitLock. */
 void
 fault_startup(void)
@@ -61,6 +87,7 @@ fault_startup(void)
 	{
 		memset(faults, 0, fault_shmem_size());
 		SpinLockInit(&faults->mutex);
+		fault_arm_from_environment();
 	}
 	fault_armed = &faults->armed;
 }

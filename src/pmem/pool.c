@@ -275,8 +275,8 @@ log_start(double ms)
 					pm_pool_file, ms, pm_medium_name(medium), PoolSuper->life),
 			 errdetail("%s", pm_medium_promise(medium))));
 	if (medium == PM_MEDIUM_PROCESS)
-		ereport(LOG,
-				(errmsg("WARNING: sofort.durability is \"process\": sofort tables do not survive power loss or a crash of the operating system")));
+		ereport(WARNING,
+				(errmsg("sofort.durability is \"process\": sofort tables do not survive power loss or a crash of the operating system")));
 }
 
 void
@@ -478,6 +478,12 @@ pool_next_store_id(void)
 
 /* ---- figures ---- */
 
+const char *
+pool_path(void)
+{
+	return pm_shared != NULL ? pm_pool_file : NULL;
+}
+
 void
 pool_usage(PoolUsage *usage)
 {
@@ -486,7 +492,6 @@ pool_usage(PoolUsage *usage)
 
 	pool_require();
 	memset(usage, 0, sizeof(PoolUsage));
-	usage->path = pm_pool_file;
 	usage->quota_bytes = (uint64) sofort_pool_size_mb << 20;
 	usage->used_bytes = pg_atomic_read_u64(&pm_shared->used_granules) * PM_GRANULE;
 	for (e = 0; e < pm_nextents; e++)

@@ -121,24 +121,33 @@ free_slot(int *running)
 	return slot;
 }
 
+static void
+clear_slot(RecoverySlot *slot)
+{
+	slot->db_oid = InvalidOid;
+	slot->pid = 0;
+	slot->index = InvalidOid;
+	slot->finished = false;
+}
+
 static bool
 start_worker(int slot, LauncherDatabase *db)
 {
 	BackgroundWorker worker = {0};
 	MemoryContext old;
 	bool		started;
+	uint32		serial;
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	serial = ++Recovery->slots[slot].serial;
+	clear_slot(&Recovery->slots[slot]);
 	Recovery->slots[slot].db_oid = db->db_oid;
-	Recovery->slots[slot].pid = 0;
-	Recovery->slots[slot].index = InvalidOid;
-	Recovery->slots[slot].finished = false;
 	LWLockRelease(&Recovery->lock);
 
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	worker.bgw_main_arg = Int32GetDatum(slot);
+	worker.bgw_main_arg = UInt64GetDatum((uint64) serial << 32 | (uint32) slot);
 	worker.bgw_notify_pid = MyProcPid;
 	strlcpy(worker.bgw_library_name, "sofort", BGW_MAXLEN);
 	strlcpy(worker.bgw_function_name, "sofort_recovery_worker", BGW_MAXLEN);
@@ -159,6 +168,25 @@ start_worker(int slot, LauncherDatabase *db)
 	return started;
 }
 
+/*
+ * A worker of an earlier launcher (that one was terminated) is known by its
+ * slot only.  If it has not started yet, it will find that the slot is not its
+ * any more.
+ */
+static bool
+worker_has_ended(int slot)
+{
+	pid_t		pid;
+	bool		ended;
+
+	if (handles[slot] != NULL)
+		return GetBackgroundWorkerPid(handles[slot], &pid) == BGWH_STOPPED;
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	ended = OidIsValid(Recovery->slots[slot].db_oid) && Recovery->slots[slot].pid == 0;
+	LWLockRelease(&Recovery->lock);
+	return ended;
+}
+
 /* Notices workers that have ended, and what they found. */
 static void
 reap_workers(void)
@@ -168,17 +196,17 @@ reap_workers(void)
 		LauncherDatabase *db = NULL;
 		bool		finished;
 		Oid			db_oid;
-		pid_t		pid;
 		ListCell   *lc;
 
-		if (handles[i] == NULL || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
+		if (!worker_has_ended(i))
 			continue;
-		pfree(handles[i]);
+		if (handles[i] != NULL)
+			pfree(handles[i]);
 		handles[i] = NULL;
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 		db_oid = Recovery->slots[i].db_oid;
 		finished = Recovery->slots[i].finished;
-		memset(&Recovery->slots[i], 0, sizeof(RecoverySlot));
+		clear_slot(&Recovery->slots[i]);
 		LWLockRelease(&Recovery->lock);
 
 		foreach(lc, databases)
@@ -231,14 +259,11 @@ start_workers(void)
 	return waiting;
 }
 
-void
-sofort_recovery_launcher(Datum arg)
+static void
+launch(Datum arg)
 {
 	bool		waiting;
 
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	/* (no pool: a new start of the server is needed anyway) */
@@ -247,7 +272,7 @@ sofort_recovery_launcher(Datum arg)
 
 	for (;;)
 	{
-		CHECK_FOR_INTERRUPTS();
+		recovery_check_shutdown();
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -261,4 +286,10 @@ sofort_recovery_launcher(Datum arg)
 						 1000L, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
+}
+
+void
+sofort_recovery_launcher(Datum arg)
+{
+	recovery_main(launch, arg, 1);
 }

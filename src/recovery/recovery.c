@@ -11,6 +11,8 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
@@ -138,6 +140,59 @@ recovery_claim_index(int slot, Oid db_oid, Oid index)
 	return free;
 }
 
+/* ---- life of a background worker ---- */
+
+static void
+handle_shutdown_request(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	ShutdownRequestPending = true;
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+/* Throws if SIGTERM has come, to recovery_main(). */
+void
+recovery_check_shutdown(void)
+{
+	if (ShutdownRequestPending)
+		ereport(ERROR,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("terminating background worker due to administrator command")));
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Runs body(arg), which ends by an error or by proc_exit().  exit_code is that
+ * of a shutdown: 1 if the postmaster is to start the worker again.
+ */
+void
+recovery_main(void (*body) (Datum), Datum arg, int exit_code)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, handle_shutdown_request);
+	BackgroundWorkerUnblockSignals();
+
+	PG_TRY();
+	{
+		body(arg);
+	}
+	PG_CATCH();
+	{
+		/* (an open transaction is rolled back by the exit) */
+		if (ShutdownRequestPending)
+			proc_exit(exit_code);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	proc_exit(0);
+}
+
+/* ---- leaving a database ---- */
+
 /* Workers clear their slot, under the lock, before their pid can be reused. */
 static int
 signal_workers(Oid db_oid)
@@ -182,7 +237,7 @@ recovery_progress(int *workers, uint64 *indexes_rebuilt, uint64 *failures)
 		return;
 	LWLockAcquire(&Recovery->lock, LW_SHARED);
 	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
-		if (OidIsValid(Recovery->slots[i].db_oid))
+		if (Recovery->slots[i].pid != 0)
 			(*workers)++;
 	*indexes_rebuilt = Recovery->indexes_rebuilt;
 	*failures = Recovery->failures;

@@ -16,7 +16,8 @@
 typedef struct RecoverySlot
 {
 	Oid			db_oid;			/* InvalidOid: the slot is free */
-	pid_t		pid;			/* 0: not started yet */
+	pid_t		pid;			/* 0: not started yet, or ended */
+	uint32		serial;			/* of the worker for whom the slot is */
 	Oid			index;			/* being rebuilt, or InvalidOid */
 	bool		finished;		/* found nothing more to do in its database */
 } RecoverySlot;
@@ -38,5 +39,12 @@ extern bool recovery_must_stay_away(Oid db_oid);
 
 /* Is another worker rebuilding this index?  If not, it is mine now. */
 extern bool recovery_claim_index(int slot, Oid db_oid, Oid index);
+
+/*
+ * SIGTERM in launcher and workers: cancels what runs, and recovery_main() ends
+ * the process without the FATAL that die() would log at each shutdown.
+ */
+extern void recovery_main(void (*body) (Datum), Datum arg, int exit_code) pg_attribute_noreturn();
+extern void recovery_check_shutdown(void);
 
 #endif							/* SOFORT_RECOVERY_INTERNAL_H */

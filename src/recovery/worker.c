@@ -39,6 +39,26 @@ leave_slot(int code, Datum arg)
 	LWLockRelease(&Recovery->lock);
 }
 
+/* The database that the slot names, or InvalidOid if it is for another worker. */
+static Oid
+take_slot(int slot, uint32 serial)
+{
+	RecoverySlot *mine = &Recovery->slots[slot];
+	Oid			db_oid = InvalidOid;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (OidIsValid(mine->db_oid) && mine->serial == serial)
+	{
+		my_slot = slot;
+		mine->pid = MyProcPid;
+		db_oid = mine->db_oid;
+	}
+	LWLockRelease(&Recovery->lock);
+	if (OidIsValid(db_oid))
+		before_shmem_exit(leave_slot, (Datum) 0);
+	return db_oid;
+}
+
 /* All sofort indexes of this database: a list of OIDs in the given context. */
 static List *
 find_indexes(MemoryContext context)
@@ -106,6 +126,8 @@ rebuild_one(Oid index)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
+		if (ShutdownRequestPending)
+			PG_RE_THROW();
 		HOLD_INTERRUPTS();
 		EmitErrorReport();
 		AbortCurrentTransaction();
@@ -120,36 +142,33 @@ rebuild_one(Oid index)
 	(void) recovery_claim_index(my_slot, MyDatabaseId, InvalidOid);
 }
 
-void
-sofort_recovery_worker(Datum arg)
+static void
+rebuild_database(Datum arg)
 {
 	List	   *indexes;
 	ListCell   *lc;
 	Oid			db_oid;
 
-	my_slot = DatumGetInt32(arg);
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-
-	before_shmem_exit(leave_slot, (Datum) 0);
-	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
-	db_oid = Recovery->slots[my_slot].db_oid;
-	Recovery->slots[my_slot].pid = MyProcPid;
-	LWLockRelease(&Recovery->lock);
+	db_oid = take_slot((int) (DatumGetUInt64(arg) & PG_UINT32_MAX),
+					   (uint32) (DatumGetUInt64(arg) >> 32));
 	if (!OidIsValid(db_oid) || recovery_must_stay_away(db_oid))
-		proc_exit(0);
+		return;
 
 	BackgroundWorkerInitializeConnectionByOid(db_oid, InvalidOid, BGWORKER_BYPASS_ALLOWCONN);
 	indexes = find_indexes(TopMemoryContext);
 	foreach(lc, indexes)
 	{
-		CHECK_FOR_INTERRUPTS();
+		recovery_check_shutdown();
 		rebuild_one(lfirst_oid(lc));
 	}
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->slots[my_slot].finished = true;
 	LWLockRelease(&Recovery->lock);
-	proc_exit(0);
+}
+
+void
+sofort_recovery_worker(Datum arg)
+{
+	recovery_main(rebuild_database, arg, 0);
 }

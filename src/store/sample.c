@@ -141,7 +141,8 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	/* sampled or declared: a short varlena goes in place */
 	if (value_packable(c) && s->n > 0)
 	{
-		Size		width = Max(TYPEALIGN(4, s->longest + 1), 4);
+		/* a longer one may well come, up to the declared length */
+		Size		width = TYPEALIGN(4, s->longest + VARHDRSZ_SHORT);
 
 		if (choice.encoding == ENCODING_INLINE)
 			choice.width = Min(choice.width, width);

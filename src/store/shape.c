@@ -14,7 +14,7 @@
 #include "catalog/pg_type.h"
 #include "sofort/store/store_internal.h"
 
-#define SPILL_MAX		2		/* bytes */
+#define SPILL_MAX		4		/* bytes */
 
 ShapeHeader *
 shape_get(const StoreHeader *header, uint32 shape)
@@ -81,8 +81,8 @@ record_size(const ShapeHeader *s, const ColumnChoice *choices)
 }
 
 /*
- * Records are multiples of 8 bytes.  Where one is a byte or two over, small
- * columns become minipages: the rest of the 8 bytes would be padding.
+ * Records are multiples of 8 bytes.  Where one is a few bytes over, a small
+ * column becomes a minipage: the rest of the 8 bytes would be padding.
  */
 static void
 spill_to_minipages(ShapeHeader *s, ColumnChoice *choices)
@@ -285,7 +285,7 @@ choice_initial(const ColumnHeader *c, int32 typmod)
 		if (bound > 0 && bound < STORE_INLINE_MAX)
 		{
 			choice.encoding = ENCODING_INLINE;
-			choice.width = Min(TYPEALIGN(4, bound + 1), STORE_INLINE_MAX);
+			choice.width = bound + VARHDRSZ_SHORT;
 		}
 	}
 	return choice;

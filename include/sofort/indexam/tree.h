@@ -89,6 +89,12 @@ typedef struct Tree
 	uint64		node_bytes;
 	uint64		nodes;			/* in use */
 
+	/*
+	 * Entries came to the last leaf, but not in order: leave room in leaves that
+	 * are full.  A hint.
+	 */
+	bool		nearly_ordered;
+
 	pg_atomic_uint64 entries;
 	pg_atomic_uint64 tuple_bytes;
 } Tree;

@@ -99,7 +99,6 @@ extern StoreId pool_next_store_id(void);
 /* Numbers for sofort.pool */
 typedef struct PoolUsage
 {
-	const char *path;
 	uint64		quota_bytes;
 	uint64		used_bytes;		/* granules in use */
 	uint64		slab_bytes;		/* of these, cut into slabs */
@@ -109,6 +108,9 @@ typedef struct PoolUsage
 } PoolUsage;
 
 extern void pool_usage(PoolUsage *usage);
+
+/* The pool's path, also when the pool cannot be used; NULL if not preloaded. */
+extern const char *pool_path(void);
 
 /* Checks words, slabs, intents and identity; calls report for each problem. */
 typedef void (*PmReport) (void *arg, const char *kind, const char *place, const char *problem);
