@@ -9,6 +9,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/fault.h"
@@ -129,8 +130,12 @@ request_shared_memory(void)
 static void
 start_modules(void)
 {
+	instr_time	start;
+	instr_time	end;
+
 	if (prev_shmem_startup)
 		prev_shmem_startup();
+	INSTR_TIME_SET_CURRENT(start);
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	fault_startup();
 	pool_startup();
@@ -139,6 +144,9 @@ start_modules(void)
 	indexam_startup();
 	recovery_startup();
 	LWLockRelease(AddinShmemInitLock);
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	pool_log_start(INSTR_TIME_GET_MILLISEC(end));
 }
 
 /*

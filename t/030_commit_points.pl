@@ -232,7 +232,7 @@ foreach my $round (1 .. 4)
 	state_is($n, "round $round");
 	$last = $next;
 }
-is($node->safe_psql('postgres', q{SELECT xid = pg_last_committed_xact.xid FROM pg_last_committed_xact(), (SELECT xmin AS xid FROM h WHERE id > 0) x}),
+is($node->safe_psql('postgres', q{SELECT l.xid = x.xmin FROM pg_last_committed_xact() l, (SELECT xmin FROM h WHERE id > 0) x}),
 	't', 'the last commit timestamp is that of the last commit');
 
 is($node->verify_problems, '', 'verify');

@@ -118,9 +118,15 @@ static void
 raise_violation(UniqueCheck *uc)
 {
 	Relation	index = uc->keys->index;
-	char	   *key_desc = BuildIndexValueDescription(index, (Datum *) uc->values,
-													  (bool *) uc->isnull);
+	char	   *key_desc;
 
+	/*
+	 * A transaction that must fail for its serialization anyway shall say so:
+	 * a client that looked first, and found no such row, can only try again.
+	 */
+	CheckForSerializableConflictIn(index, NULL, InvalidBlockNumber);
+
+	key_desc = BuildIndexValueDescription(index, (Datum *) uc->values, (bool *) uc->isnull);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNIQUE_VIOLATION),
 			 errmsg("duplicate key value violates unique constraint \"%s\"",

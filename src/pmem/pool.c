@@ -13,7 +13,6 @@
 
 #include "access/xlog.h"
 #include "pm_internal.h"
-#include "portability/instr_time.h"
 #include "sofort/pmem/fault.h"
 #include "storage/shmem.h"
 
@@ -265,13 +264,15 @@ start_pool(PoolRefusal *why)
 	return true;
 }
 
-static void
-log_start(double ms)
+void
+pool_log_start(double ms)
 {
 	PmMedium	medium = pm_medium();
 
+	if (pool_status() != POOL_READY)
+		return;
 	ereport(LOG,
-			(errmsg("sofort pool \"%s\" is ready in %.1f ms (medium %s, start " UINT64_FORMAT ")",
+			(errmsg("sofort pool \"%s\" is ready in %.3f ms (medium %s, start " UINT64_FORMAT ")",
 					pm_pool_file, ms, pm_medium_name(medium), PoolSuper->life),
 			 errdetail("%s", pm_medium_promise(medium))));
 	if (medium == PM_MEDIUM_PROCESS)
@@ -283,10 +284,7 @@ void
 pool_startup(void)
 {
 	PoolRefusal why;
-	instr_time	start;
-	instr_time	end;
 
-	INSTR_TIME_SET_CURRENT(start);
 	if (!make_shared())
 		return;
 	pool_file_path();
@@ -295,9 +293,6 @@ pool_startup(void)
 	{
 		pm_drain();
 		pm_shared->status = POOL_READY;
-		INSTR_TIME_SET_CURRENT(end);
-		INSTR_TIME_SUBTRACT(end, start);
-		log_start(INSTR_TIME_GET_MILLISEC(end));
 		return;
 	}
 	pm_shared->missing = why.missing;

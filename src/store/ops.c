@@ -135,10 +135,18 @@ end_of_xact(bool committed)
 	stats_end_of_xact();
 }
 
-/* Reservations belong to the whole transaction. */
+/*
+ * A subtransaction that aborts lets go of its locks on relations: others may
+ * then drop a store, or release its runs, while this transaction goes on.  So
+ * nothing of a store may be kept: neither reservations nor counts.
+ */
 static void
 end_of_subxact(SubTransactionId sub, SubTransactionId parent, bool committed)
 {
+	if (committed)
+		return;
+	space_end_of_xact();
+	stats_end_of_xact();
 }
 
 const TxnStoreOps StoreOps = {

@@ -62,6 +62,10 @@ extern int	pool_lwlocks(void);		/* of the named tranche "sofort_pmem" */
  */
 extern void pool_startup(void);
 
+/* After all modules have started: one line in the log, if the pool is usable.
+ * ms: what sofort has added to the start of the server. */
+extern void pool_log_start(double ms);
+
 extern PoolStatus pool_status(void);
 
 /*
