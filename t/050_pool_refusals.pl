@@ -5,8 +5,6 @@ use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
-use File::Copy ();
-use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use SofortNode;
 use Test::More;
@@ -47,26 +45,23 @@ sub refused
 	my ($what, $expected, %params) = @_;
 	my $n = $params{node} || $node;
 	$n->start(no_extension => 1);
-	foreach my $sql (
-		'SELECT * FROM s', 'SELECT count(*) FROM s', 'SELECT * FROM s WHERE i = 5', 'INSERT INTO s VALUES (0)',
-		'UPDATE s SET t = t', 'DELETE FROM s', 'COPY s TO STDOUT', 'TRUNCATE s', 'VACUUM s', 'ANALYZE s',
-		'CREATE TABLE s2 (i int) USING sofort', 'CREATE INDEX ON s (t)', 'SELECT * FROM s FOR UPDATE', 'REINDEX TABLE s',
+	my @statements = ('SELECT count(*) FROM s', 'SELECT * FROM s WHERE i = 5', 'INSERT INTO s VALUES (0)', 'CREATE TABLE s2 (i int) USING sofort');
+	push @statements,
+	  ('SELECT * FROM s', 'UPDATE s SET t = t', 'DELETE FROM s', 'COPY s TO STDOUT', 'TRUNCATE s', 'VACUUM s', 'ANALYZE s',
+		'CREATE INDEX ON s (t)', 'SELECT * FROM s FOR UPDATE', 'REINDEX TABLE s',
 		q{SELECT * FROM sofort.verify('s')}, 'SELECT * FROM sofort.verify_pool()')
+	  if $what =~ /^(missing|truncated|of another cluster|library not preloaded)$/;
+	foreach my $sql (@statements)
 	{
-		next if $params{read_only} && $sql !~ /^(SELECT|COPY)/;
 		my $error = $n->error_of($sql);
 		if (ref $expected) { like($error, $expected, "$what: $sql"); }
 		else { is($error, $expected, "$what: $sql"); }
 	}
-	if (!$params{read_only})
-	{
-		$n->safe_psql('postgres', q{INSERT INTO h SELECT max(i) + 1, 'more' FROM h});
-		$heap_rows++ if $n == $node;
-	}
+	$n->safe_psql('postgres', q{INSERT INTO h SELECT max(i) + 1, 'more' FROM h});
+	$heap_rows++ if $n == $node;
 	is($n->safe_psql('postgres', 'SELECT count(*) FROM h'), $heap_rows, "$what: heap works") if $n == $node;
 	isnt($n->safe_psql('postgres', 'SELECT status FROM sofort.pool'), 'ready', "$what: the view says so");
-	my $create = $n->error_of('SELECT sofort.create_pool()');
-	isnt($create, '', "$what: create_pool() refuses") unless $params{missing};
+	isnt($n->error_of('SELECT sofort.create_pool()'), '', "$what: create_pool() refuses") unless $params{missing};
 	$n->stop;
 	return;
 }
@@ -82,7 +77,6 @@ sub usable
 }
 
 # ---- two servers on one pool ----
-copy_data($data, $node->basedir . '/other') if 0;
 my $other = SofortNode->new('other');
 $other->init(conf => ["sofort.pool_path = '$pool'"]);
 $other->start(no_extension => 1);
@@ -96,12 +90,11 @@ $node->stop;
 # ---- of another cluster ----
 $other->start(no_extension => 1);
 is($other->error_of('CREATE TABLE s (i int) USING sofort'),
-	qq{42710: file "$pool" already exists and does not belong to this data directory}, 'pool of another cluster, first start')
-  or note('SQLSTATE of duplicate_file is 58P02');
+	qq{58P02: file "$pool" already exists and does not belong to this data directory}, 'pool of another cluster, first start');
 $other->stop;
 $other->append_conf('postgresql.conf', "sofort.pool_path = '" . $other->pool_file . "'\n");
 $other->start(no_extension => 1);
-$other->safe_psql('postgres', 'CREATE TABLE s (i int PRIMARY KEY, t text) USING sofort; CREATE TABLE h (i int)');
+$other->safe_psql('postgres', 'CREATE TABLE s (i int PRIMARY KEY, t text) USING sofort; CREATE TABLE h (i int, t text)');
 $other->stop;
 $other->append_conf('postgresql.conf', "sofort.pool_path = '$pool'\n");
 refused('of another cluster', qq{55000: sofort pool "$pool" belongs to another cluster}, node => $other);
@@ -110,14 +103,6 @@ copy_file($other->data_dir . '/sofort.control', $control);
 refused('control file of another cluster', qq{55000: file "$control" belongs to another cluster});
 rename("$control.mine", $control);
 usable('own control file');
-
-# ---- missing ----
-rename($pool, "$pool.away");
-refused('missing', qq{58P01: sofort pool "$pool" does not exist}, missing => 1);
-ok(!-e $pool, 'no pool was made in its place');
-rename("$pool.away", $pool);
-# (create_pool() was called above: what it announced is a pool with a new id)
-refused('another pool was announced', qq{55000: sofort pool "$pool" is not the one that "$control" names}) if 0;
 
 # ---- the other ways, each undone afterwards ----
 sub with_change
@@ -129,3 +114,187 @@ sub with_change
 	usable("after: $what");
 	return;
 }
+
+# Bytes of the pool or the control file, put back afterwards.
+sub with_bytes
+{
+	my ($what, $file, $at, $bytes, $expected) = @_;
+	my $old;
+	with_change(
+		$what,
+		sub {
+			open(my $f, '+<:raw', $file) or BAIL_OUT("$file: $!");
+			sysseek($f, $at, 0);
+			sysread($f, $old, length $bytes);
+			sysseek($f, $at, 0);
+			syswrite($f, $bytes);
+			close $f;
+		},
+		sub {
+			open(my $f, '+<:raw', $file) or BAIL_OUT("$file: $!");
+			sysseek($f, $at, 0);
+			syswrite($f, $old);
+			close $f;
+		},
+		$expected);
+	return;
+}
+
+# Where the superblock is (layout.h, pm_internal.h)
+my $superblock = unpack('x48 Q', slurp_file($control));
+my $size = -s $pool;
+
+with_change('truncated', sub { copy_file($pool, "$pool.good"); truncate($pool, $size / 2) }, sub { rename("$pool.good", $pool) },
+	qq{XX001: sofort pool "$pool" is truncated or has the wrong size});
+with_change('empty', sub { rename($pool, "$pool.good"); append_to_file($pool, '') }, sub { rename("$pool.good", $pool) },
+	qq{XX001: sofort pool "$pool" is truncated or has the wrong size});
+with_change('unreadable', sub { chmod(0, $pool) }, sub { chmod(0600, $pool) },
+	qq{42501: could not open sofort pool "$pool": Permission denied});
+with_change('a symbolic link', sub { rename($pool, "$pool.good"); symlink("$pool.good", $pool) }, sub { unlink($pool); rename("$pool.good", $pool) },
+	qq{42809: sofort pool "$pool" is not a regular file});
+with_change('a directory', sub { rename($pool, "$pool.good"); mkdir($pool) }, sub { rmdir($pool); rename("$pool.good", $pool) },
+	qq{42809: sofort pool "$pool" is not a regular file});
+with_bytes('without magic number', $pool, $superblock, "\0" x 8, qq{XX001: sofort pool "$pool" is damaged, or is not a sofort pool});
+with_bytes('of another layout version', $pool, $superblock + 8, pack('L', 9999),
+	qr/^0A000: sofort pool "\Q$pool\E" has layout version 9999, but this sofort reads version \d+$/);
+with_bytes('with a wrong checksum', $pool, $superblock + 16, "\xff" x 8, qq{XX001: sofort pool "$pool" is damaged});
+with_bytes('with a damaged header of libpmemobj', $pool, 0, "\xff" x 512, qq{XX001: could not open sofort pool "$pool"});
+with_bytes('damaged control file', $control, 50, "\xff", qq{XX001: file "$control" is damaged});
+with_change('control file missing', sub { rename($control, "$control.good") }, sub { rename("$control.good", $control) },
+	qq{58P02: file "$pool" already exists and does not belong to this data directory});
+
+# ---- copies of another time ----
+copy_file($pool, "$pool.old");
+copy_data($data, "$data.old");
+my $heap_rows_then = $heap_rows;
+usable('a start that the copies do not know');
+with_change('older copy of the pool', sub { rename($pool, "$pool.new"); rename("$pool.old", $pool) }, sub { rename($pool, "$pool.old"); rename("$pool.new", $pool) },
+	qq{55000: sofort pool "$pool" is an older copy than the data directory with "$control"});
+rename($data, "$data.new");
+rename("$data.old", $data);
+{
+	my $now = $heap_rows;
+	$heap_rows = $heap_rows_then;
+	refused('older data directory', qq{55000: the data directory with "$control" is an older copy than sofort pool "$pool"});
+	$heap_rows = $now;
+}
+system('rm', '-rf', $data);
+rename("$data.new", $data);
+unlink("$pool.old");
+usable('after: older data directory');
+
+# ---- configuration ----
+sub with_setting
+{
+	my ($what, $name, $value, $expected, $after) = @_;
+	my $conf = slurp_file("$data/postgresql.conf");
+	$node->append_conf('postgresql.conf', "$name = '$value'\n");
+	if ($expected)
+	{
+		refused($what, $expected);
+	}
+	else
+	{
+		my $before = -s $node->logfile;
+		is($node->start(fail_ok => 1, no_extension => 1), 0, "$what: the server does not start");
+		like(slurp_file($node->logfile, $before), $after, "$what: the log says why");
+	}
+	open(my $f, '>', "$data/postgresql.conf");
+	print $f $conf;
+	close $f;
+	usable("after: $what");
+	return;
+}
+
+with_setting('library not preloaded', 'shared_preload_libraries', '', '55000: sofort must be loaded through shared_preload_libraries');
+with_setting('library not first', 'shared_preload_libraries', 'auto_explain, sofort', undef,
+	qr/FATAL:  sofort must stand first in shared_preload_libraries/);
+with_setting('pool in the data directory', 'sofort.pool_path', "$data/pool", undef, qr/FATAL:  sofort.pool_path must not be inside the data directory/);
+with_setting('relative path', 'sofort.pool_path', 'pool', undef, qr/FATAL:  sofort.pool_path must be an absolute path/);
+with_setting('no such directory', 'sofort.pool_path', "$pool.dir/pool", qr/^58P01: could not open the lock file of sofort pool/);
+SKIP:
+{
+	skip "the pool is not on tmpfs", 1 unless `stat -f -c %T '$pool'` =~ /tmpfs/;
+	with_setting('durability auto on tmpfs', 'sofort.durability', 'auto', qq{55000: sofort pool "$pool" would not survive power loss});
+	with_setting('durability msync on tmpfs', 'sofort.durability', 'msync', qq{55000: sofort pool "$pool" would not survive power loss});
+	with_setting('durability pmem on tmpfs', 'sofort.durability', 'pmem', qq{55000: sofort pool "$pool" would not survive power loss});
+}
+
+# After a crash the WAL may hold records that only the library can read.
+$node->start;
+$node->safe_psql('postgres', q{INSERT INTO s VALUES (1000, 'x'); DELETE FROM s WHERE i = 1000});
+$node->kill9;
+with_setting('crash, then library not preloaded', 'shared_preload_libraries', '', undef, qr/resource manager with ID 181 not registered/);
+
+# ---- standby ----
+$node->start;
+$node->backup('b');
+my $standby = SofortNode->new('standby');
+$standby->init_from_backup($node, 'b', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "sofort.pool_path = '" . $standby->pool_file . "'\n");
+$standby->start(no_extension => 1);
+$node->safe_psql('postgres', q{INSERT INTO h VALUES (-1, 'streamed')});
+$heap_rows++;
+$node->wait_for_catchup($standby);
+is($standby->safe_psql('postgres', 'SELECT count(*) FROM h'), $heap_rows, 'standby: heap rows');
+is($standby->error_of($_), '25006: cannot use sofort relations during recovery', "standby: $_")
+  foreach ('SELECT * FROM s', 'SELECT count(*) FROM s WHERE i = 5', 'COPY s TO STDOUT');
+is($standby->error_of('SELECT sofort.create_pool()'), '25006: cannot execute sofort.create_pool() during recovery', 'standby: create_pool()');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM s'), 100, 'the primary goes on');
+$standby->promote;
+is($standby->error_of('SELECT * FROM s'), '55000: the data directory "' . $standby->data_dir . '" has no sofort pool', 'promoted: no pool');
+is($standby->error_of(q{INSERT INTO h VALUES (-2, 'promoted')}), '', 'promoted: heap works');
+$standby->stop;
+$standby->start(no_extension => 1);
+is($standby->error_of('SELECT * FROM s'), '55000: the data directory "' . $standby->data_dir . '" has no sofort pool', 'promoted and restarted: no pool');
+$standby->safe_psql('postgres', 'SELECT sofort.create_pool()');
+$standby->restart(no_extension => 1);
+like($standby->error_of('SELECT * FROM s'), qr/^XX001: the pool holds no data for relation "s"/, 'new pool: the old table is not empty but an error');
+$standby->safe_psql('postgres', 'DROP TABLE s; CREATE TABLE s (i int) USING sofort; INSERT INTO s VALUES (1)');
+is($standby->safe_psql('postgres', 'SELECT * FROM s'), 1, 'new pool: new tables work');
+$standby->stop;
+$standby->teardown_node;
+
+# standby.signal beside the right pool: not usable, and not again without a word
+$node->stop;
+$node->append_conf('standby.signal', '');
+$node->start(no_extension => 1);
+is($node->error_of('SELECT * FROM s'), '25006: cannot use sofort relations during recovery', 'standby.signal');
+$node->stop;
+unlink("$data/standby.signal");
+$node->start(no_extension => 1);
+is($node->error_of('SELECT * FROM s'), qq{55000: the data directory "$data" has no sofort pool}, 'after standby.signal: the pool may be older');
+$node->stop;
+
+# ---- missing, and made anew ----
+$other->append_conf('postgresql.conf', "sofort.pool_path = '" . $other->pool_file . "'\n");
+$other->start(no_extension => 1);
+$other->safe_psql('postgres', q{INSERT INTO s VALUES (1, 'one')});
+$other->stop;
+my $path = $other->pool_file;
+rename($path, "$path.away");
+refused('missing', qq{58P01: sofort pool "$path" does not exist}, missing => 1, node => $other);
+ok(!-e $path, 'missing: none was made in its place');
+rename("$path.away", $path);
+$other->start(no_extension => 1);
+
+is($other->safe_psql('postgres', 'SELECT * FROM s'), '1|one', 'missing and put back: all rows are there');
+$other->stop;
+unlink($path);
+$other->start(no_extension => 1);
+is($other->error_of('SET ROLE pg_monitor; SELECT sofort.create_pool()'), '42501: permission denied for function create_pool', 'create_pool() is for superusers');
+$other->safe_psql('postgres', 'SELECT sofort.create_pool()');
+is($other->error_of('SELECT * FROM s'), qq{58P01: sofort pool "$path" does not exist}, 'create_pool(): until the restart nothing changes');
+$other->restart(no_extension => 1);
+like($other->error_of($_), qr/^XX001: the pool holds no data for relation "s"/, "made anew: $_")
+  foreach ('SELECT * FROM s', 'SELECT count(*) FROM s', q{INSERT INTO s VALUES (2, 'two')}, 'UPDATE s SET t = t', 'DELETE FROM s', 'COPY s TO STDOUT', 'VACUUM s', 'ANALYZE s');
+is($other->error_of('SELECT sofort.create_pool()'), qq{55006: sofort pool "$path" is in use}, 'create_pool() on a pool in use');
+$other->safe_psql('postgres', q{DROP TABLE s; CREATE TABLE s (i int PRIMARY KEY) USING sofort; INSERT INTO s VALUES (7)});
+$other->kill9;
+$other->start(no_extension => 1);
+is($other->safe_psql('postgres', 'SELECT * FROM s'), 7, 'made anew: it survives a crash');
+is($other->verify_problems, '', 'made anew: verify');
+$other->stop;
+$other->teardown_node;
+$node->teardown_node;
+done_testing();

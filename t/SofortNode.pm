@@ -94,7 +94,7 @@ sub spawn
 		open(STDERR, '>&', \*STDOUT);
 		chdir $node->data_dir;
 		$ENV{SOFORT_STOP_POINT} = $stop_point if defined $stop_point;
-		exec('postgres', '-D', $node->data_dir, "--cluster-name=$name")
+		exec(@{ $node->{_wrapper} || [] }, 'postgres', '-D', $node->data_dir, "--cluster-name=$name")
 		  or POSIX::_exit(127);
 	}
 	$node->{_pid} = $pid;
@@ -233,6 +233,22 @@ sub teardown_node
 	$node->stop('immediate', fail_ok => 1);
 	unlink $node->pool_files;
 	return;
+}
+
+# Start it with the pool on a small tmpfs of its own, in a private mount
+# namespace: size as mount understands it. Returns 0 if this system does not let
+# an ordinary user do that. The file system lasts as long as the postmaster.
+sub use_small_file_system
+{
+	my ($node, $size) = @_;
+	my $dir = $node->basedir . '/small';
+	mkdir $dir;
+	$node->{_wrapper} = [
+		'unshare', '-U', '-r', '-m', 'sh', '-c',
+		q{mount -t tmpfs -o size="$0" tmpfs "$1" && cd "$PWD" && shift && exec unshare -U --map-user=1000 --map-group=1000 "$@"},
+		$size, $dir ];
+	$node->append_conf('postgresql.conf', "sofort.pool_path = '$dir/pool'\n");
+	return system("@{[ map { qq{'$_'} } @{ $node->{_wrapper} } ]} true >/dev/null 2>&1") == 0;
 }
 
 # ---- stop points ----

@@ -73,6 +73,11 @@ extern void refuse_template_end(void);
 
 extern void plan_started(QueryDesc *desc, int eflags);
 
+/* ---- needed_columns.c ---- */
+
+/* A node of a plan that was started; in the query's memory context. */
+extern void needed_columns(PlanState *node);
+
 /* ---- sequences.c ---- */
 
 /* A function is being prepared for execution (OAT_FUNCTION_EXECUTE). */

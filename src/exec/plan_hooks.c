@@ -20,8 +20,6 @@
 
 #include "exec_internal.h"
 
-#if SOFORT_PREOPEN_ARBITERS || SOFORT_EXECUTOR_PREFETCHES
-
 typedef struct StartedPlan
 {
 	Oid			table_am;
@@ -106,6 +104,7 @@ prepare_node(PlanState *node, void *arg)
 
 	if (node == NULL)
 		return false;
+	needed_columns(node);
 #if SOFORT_PREOPEN_ARBITERS
 	if (IsA(node, ModifyTableState))
 		prepare_modify((ModifyTableState *) node, plan);
@@ -147,12 +146,3 @@ plan_started(QueryDesc *desc, int eflags)
 #endif
 	MemoryContextSwitchTo(old);
 }
-
-#else
-
-void
-plan_started(QueryDesc *desc, int eflags)
-{
-}
-
-#endif

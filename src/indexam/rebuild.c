@@ -224,14 +224,6 @@ index_keys_open(Relation index, MemoryContext context)
 	return keys;
 }
 
-void
-sofort_index_ensure(Relation index)
-{
-	IndexKeys	keys;
-
-	index_attach(&keys, index);
-}
-
 /* A background worker's: only what queries may use is worth building. */
 bool
 sofort_index_rebuild(Oid index_oid)

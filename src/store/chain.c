@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * chain.c
- *	  Chains of versions that share their index entries (H8).
+ *	  Chains of versions that share their index entries.
  *
  *		root.link   = newest version of the chain, 0 if there is only the root
  *		version.link = the next older linked version, or the root (LINK_ROOT)
@@ -211,7 +211,7 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	return false;
 }
 
-/* Was this version created by the ender of that one?  (H8 c) */
+/* Was this version created by the ender of that one? */
 static bool
 created_by_ender(const RowWords *version, const RowWords *predecessor)
 {

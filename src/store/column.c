@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * column.c
- *	  Columns: (attnum, type, creating transaction), H13.
+ *	  Columns: (attnum, type, creating transaction).
  *
  * A column is made when a value is first stored for an attribute.  If this
  * transaction holds the relation exclusively, the attribute itself may be its

@@ -106,6 +106,27 @@ store_decode(StoreDesc *store, const RowRef *ref, int from, int natts, Datum *va
 }
 
 void
+store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts, const bool *needed,
+					Datum *values, bool *isnull)
+{
+	const ShapePlan *plan = plan_get(store, ref->block->shape);
+	int			i;
+
+	Assert(natts <= plan->natts);
+	for (i = from; i < natts; i++)
+	{
+		if (needed[i])
+			values[i] = decode_one(plan, i, (const char *) ref->block, ref->index,
+								   (const char *) ref->words, &isnull[i]);
+		else
+		{
+			values[i] = (Datum) 0;
+			isnull[i] = true;
+		}
+	}
+}
+
+void
 store_decode_some(StoreDesc *store, const RowRef *ref, Bitmapset *attrs, Datum *values,
 				  bool *isnull)
 {

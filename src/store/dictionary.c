@@ -3,8 +3,8 @@
  * dictionary.c
  *	  Dictionaries: code -> value in the pool, value -> code in DRAM.
  *
- * Equal means: the same detoasted bytes (H14).  A value is durable and counted
- * before its code can be found (H5), and is never undone.  NULL is never in a
+ * Equal means: the same detoasted bytes.  A value is durable and counted
+ * before its code can be found, and is never undone.  NULL is never in a
  * dictionary.
  *
  * Look-ups take no lock: a slot of the hash table is stored with one 8-byte

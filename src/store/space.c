@@ -141,7 +141,7 @@ space_before_free(StoreDesc *store, uint64 block)
 
 /*
  * A row whose begin word was just made EMPTY: nobody may fill it until every
- * transaction that runs now has ended (H9).
+ * transaction that runs now has ended.
  */
 void
 space_quarantine(StoreShared *shared, uint64 row)

@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -233,7 +234,10 @@ build_chain(BuildState *build, const RowRef *root)
 		if (decision == BUILD_AGAIN)
 			continue;
 		if (decision != BUILD_SKIP)
+		{
+			SOFORT_STOP("index-build-version");
 			feed(build, root->row, &version, decision == BUILD_ALIVE);
+		}
 		if (version.row == root->row ||
 			!store_chain_older(build->store, &version, &older))
 			break;

@@ -25,12 +25,14 @@ typedef struct SofortSlot
 	StoreDesc  *store;			/* NULL: values set from outside */
 	RowRef		ref;
 	RowWords	words;			/* when the slot was filled */
+	const bool *needed;			/* columns to decode; NULL: all */
 } SofortSlot;
 
 static void
 slot_init(TupleTableSlot *slot)
 {
 	((SofortSlot *) slot)->store = NULL;
+	((SofortSlot *) slot)->needed = NULL;
 }
 
 static void
@@ -102,9 +104,25 @@ slot_getsomeattrs_sofort(TupleTableSlot *slot, int natts)
 	if (s->store == NULL)
 		elog(ERROR, "slot without a row version lacks attribute %d", natts);
 
-	store_decode(s->store, &s->ref, slot->tts_nvalid, natts,
-				 slot->tts_values, slot->tts_isnull);
+	if (s->needed == NULL)
+		store_decode(s->store, &s->ref, slot->tts_nvalid, natts,
+					 slot->tts_values, slot->tts_isnull);
+	else
+		store_decode_needed(s->store, &s->ref, slot->tts_nvalid, natts, s->needed,
+							slot->tts_values, slot->tts_isnull);
 	slot->tts_nvalid = natts;
+}
+
+void
+tableam_slot_restrict(TupleTableSlot *slot, const Bitmapset *attrs)
+{
+	int			natts = slot->tts_tupleDescriptor->natts;
+	bool	   *needed = MemoryContextAlloc(slot->tts_mcxt, Max(natts, 1) * sizeof(bool));
+
+	Assert(TTS_IS_SOFORT(slot) && TTS_EMPTY(slot));
+	for (int i = 0; i < natts; i++)
+		needed[i] = bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, attrs);
+	((SofortSlot *) slot)->needed = needed;
 }
 
 static SofortSlot *

@@ -32,7 +32,7 @@ static bool context_pushed = false;
 static MemoryContext error_look_context = NULL;
 
 /* ------------------------------------------------------------------------
- * An error after the durable point (H4)
+ * An error after the durable point
  * ------------------------------------------------------------------------
  */
 

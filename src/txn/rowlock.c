@@ -414,7 +414,6 @@ static bool
 try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacle *o)
 {
 	bool		own;
-	uint64		back = WORD_EMPTY;
 
 	examine_lockers(r, end, mode, o);
 	if (TransactionIdIsValid(o->xid))
@@ -432,8 +431,6 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 			claim |= END_KEYS;
 		if (!word_cas(&r->words->end, end, claim))
 			return false;
-		if (own)
-			back = end;
 	}
 	else
 	{
@@ -441,8 +438,6 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 		if (o->changed || TransactionIdIsValid(o->xid))
 			return false;
 	}
-	My.claimed_words = r->words;
-	My.claimed_from = back;
 	pm_flush(&r->words->end, sizeof(uint64));
 	return true;
 }
@@ -556,39 +551,6 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 	}
 	txn_release_tuple_lock(r, mode, &have_tuple_lock);
 	return result;
-}
-
-/* Also brings back an own lock that the claim replaced. */
-void
-txn_unclaim_row(const TxnRow *r)
-{
-	uint64		back = WORD_EMPTY;
-
-	if (My.claimed_words == r->words)
-		back = My.claimed_from;
-	for (;;)
-	{
-		uint64		word = word_read(&r->words->end);
-
-		if (WORD_TAG(word) != WORD_TAG_PROGRESS || !word_is_mine(word))
-			break;
-		if (back != WORD_EMPTY && (word & END_LOCKERS))
-		{
-			/* somebody locked beside: our old lock becomes an entry, too */
-			Obstacle	o;
-
-			change_with_table(r, word, WORD_LOCKERS, 0, LockTupleKeyShare,
-							  (int) WORD_LOCK_MODE(back), &o);
-			if (!o.changed)
-				break;
-			continue;
-		}
-		if (word_cas(&r->words->end, word, (word & END_LOCKERS) ? WORD_LOCKERS : back))
-			break;
-	}
-	pm_flush(&r->words->end, sizeof(uint64));
-	My.claimed_words = NULL;
-	txn_forget_entry(r->store, r->row);
 }
 
 /* ------------------------------------------------------------------------

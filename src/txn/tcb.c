@@ -826,7 +826,6 @@ txn_leave(void)
 	My.nentries = 0;
 	My.nlocks = 0;
 	My.nframes = 0;
-	My.claimed_words = NULL;
 	forget_cover();
 	if (My.maxentries > 65536)
 	{

@@ -121,7 +121,7 @@ typedef struct TxnShared
 	uint64		redo_sequence;
 	uint64		redo_fxid;
 
-	/* asynchronous commits (H1): apart from what is read all the time */
+	/* asynchronous commits: apart from what is read all the time */
 	char		pad[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 async_started;
 	pg_atomic_uint64 async_done;
@@ -199,10 +199,6 @@ typedef struct TxnLocal
 	int64		nlocks;
 	int64		maxlocks;
 	LocalLock  *locks;
-
-	/* the claim that txn_unclaim_row() may take back */
-	RowWords   *claimed_words;
-	uint64		claimed_from;
 } TxnLocal;
 
 extern TxnLocal My;
@@ -234,9 +230,6 @@ extern uint32 txn_spec_token(uint32 slot, StoreId store, uint64 row);
 
 /* ---- recover.c ---- */
 extern void tcb_free_overflow(Tcb *tcb);
-
-/* ---- commit.c ---- */
-extern void txn_commit_init(void);
 
 /* ---- wal.c ---- */
 extern void wal_init(void);

@@ -468,9 +468,3 @@ txn_word_command(uint64 word)
 {
 	return txn_word_is_mine(word) ? WORD_COMMAND(word) : FirstCommandId;
 }
-
-bool
-txn_version_is_mine(const RowWords *words)
-{
-	return txn_word_is_mine(word_read(&words->begin));
-}

@@ -280,7 +280,7 @@ wal_log_committed(const TransactionId *xids, int n)
 }
 
 /* ------------------------------------------------------------------------
- * WAL that a pure commit depends on (H1)
+ * WAL that a pure commit depends on
  * ------------------------------------------------------------------------
  */
 

@@ -39,16 +39,10 @@ extern bool indexam_provide_opclass(Oid type);
 /* ---- rebuilding ---- */
 
 /*
- * Make the tree of an index that the caller has open and locked ready for use:
- * builds it from the table, or waits (interruptibly, with deadlock detection)
- * until somebody else has done so.  Cheap if it is ready.  Raises 53200 if the
- * arena is full.
- */
-extern void sofort_index_ensure(Relation index);
-
-/*
- * The same for background workers, by OID; in a transaction with a snapshot.
- * Returns true if this call built the tree, false if that was not necessary or
+ * Make the tree of an index ready for use: builds it from the table, or waits
+ * (interruptibly, with deadlock detection) until somebody else has done so.
+ * For background workers; in a transaction with a snapshot.  Raises 53200 if
+ * the arena is full.  Returns true if this call built the tree, false if that was not necessary or
  * if the index is gone, not valid for use, or no sofort index.
  */
 extern bool sofort_index_rebuild(Oid index_oid);

@@ -34,7 +34,6 @@
 #define TREE_MAX_KEY		80
 #define TREE_MAX_STRIDE		96
 #define TREE_MAX_LEVELS		24
-#define TREE_MAX_ROW		((UINT64CONST(1) << 40) - 1)
 
 /* Copy of an index tuple; shared by the leaf entry and separators above it. */
 typedef struct TreeTuple

@@ -147,7 +147,7 @@ typedef struct PoolSuperblock
 	PoolIdentity identity;
 	uint64		pad0[8];
 
-	/* line-aligned from here: agreement with the data directory (H15) */
+	/* line-aligned from here: agreement with the data directory */
 	uint64		life;			/* number of this server start */
 	uint64		hw_sequence;	/* sequence number of the last mark */
 	uint64		hw_xid;			/* FullTransactionId: no xid in the pool is
@@ -270,7 +270,7 @@ typedef enum StoreState
 
 /*
  * Store: the data of one relation file.  "locator" only finds it; everything
- * else uses the id, which is never reused (H12).
+ * else uses the id, which is never reused.
  */
 typedef struct StoreHeader
 {
@@ -297,7 +297,7 @@ typedef enum ColumnState
 	COLUMN_DROPPED = 2			/* its creating transaction aborted */
 } ColumnState;
 
-/* A column: (attnum, type, creating transaction), H13. */
+/* A column: (attnum, type, creating transaction). */
 typedef struct ColumnHeader
 {
 	uint32		state;			/* ColumnState; stored last */

@@ -70,7 +70,7 @@ extern PoolStatus pool_status(void);
 
 /*
  * A contradiction that only a later check can see (txn: high-water record
- * against the pool, H15): from now on pool_require() raises this in every
+ * against the pool): from now on pool_require() raises this in every
  * process, until the next start.  Strings are copied (detail, hint may be NULL).
  */
 extern void pool_declare_unavailable(int sqlstate, const char *message,
@@ -87,11 +87,11 @@ extern void pool_require(void);
  * effect at the next start.  Superuser is checked by SQL privileges. */
 extern void pool_create_anew(void);
 
-/* Number of this server life (H6), never 0 when the pool is ready. */
+/* Number of this server life, never 0 when the pool is ready. */
 extern uint64 pool_life(void);
 
 /*
- * The xid high-water mark, as far as the medium knows it (H15).  The caller
+ * The xid high-water mark, as far as the medium knows it.  The caller
  * (txn) has made the WAL record durable; this makes the pool and then the file
  * in the data directory follow.
  */

@@ -158,12 +158,16 @@ extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 extern void store_decode(StoreDesc *store, const RowRef *ref, int from, int natts,
 						 Datum *values, bool *isnull);
 
+/* The same, but only where needed[i]; the others become NULL. */
+extern void store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts,
+								const bool *needed, Datum *values, bool *isnull);
+
 /* Only the attributes in this bitmap (attnum - FirstLowInvalidHeapAttribute-
  * Number as usual); the others become NULL. */
 extern void store_decode_some(StoreDesc *store, const RowRef *ref, Bitmapset *attrs,
 							  Datum *values, bool *isnull);
 
-/* ---- chains (H8; src/store/README.md) ---- */
+/* ---- chains (src/store/README.md) ---- */
 
 /* Root of the chain that a version belongs to (itself if it is a root). */
 extern uint64 store_chain_root(StoreDesc *store, const RowRef *ref);

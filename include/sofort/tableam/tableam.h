@@ -37,6 +37,13 @@ extern const TupleTableSlotOps TTSOpsSofort;
 extern void tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store,
 							  const RowRef *ref);
 
+/*
+ * Decode these columns only (attnum - FirstLowInvalidHeapAttributeNumber), now
+ * and whenever the slot is filled: the others read as NULL.  For a slot whose
+ * readers are known to use no others.
+ */
+extern void tableam_slot_restrict(TupleTableSlot *slot, const Bitmapset *attrs);
+
 /* The version that a slot was filled from; NULL if it holds other values. */
 extern const RowRef *tableam_slot_row(TupleTableSlot *slot);
 

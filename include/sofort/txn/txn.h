@@ -34,7 +34,7 @@ extern void txn_startup(void);
 
 /*
  * PREPARED and dead TCBs of earlier lives, by the first backend that touches
- * sofort (H11).  Called by store_open() and friends; one load when done.
+ * sofort.  Called by store_open() and friends; one load when done.
  * Marks the commit log for COMMITTED ones, too (pg_xact_status).
  */
 extern void txn_resolve_leftovers(void);
@@ -121,7 +121,7 @@ extern void txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 /* Two entries with one drain: the END of the old and the BEGIN of the new. */
 extern void txn_log_update(StoreId store, uint64 old_row, uint64 new_row);
 
-/* This transaction called nextval or setval (H1). */
+/* This transaction called nextval or setval. */
 extern void txn_note_sequence(Oid sequence);
 
 /* VACUUM, before it frees row ids (H1c): make all WAL so far durable. */
@@ -138,7 +138,7 @@ extern void txn_flush_all_wal(void);
 extern bool txn_version_visible(StoreId store, uint64 row, const RowWords *words,
 								Snapshot snapshot);
 
-/* What SSI wants to know of a version that was looked at (PG-FACTS 11). */
+/* What SSI wants to know of a version that was looked at. */
 extern void txn_serializable_conflict_out(Relation rel, const RowWords *words, bool visible,
 										  Snapshot snapshot);
 
@@ -183,9 +183,6 @@ extern TransactionId txn_word_xid(uint64 word);
 extern CommandId txn_word_command(uint64 word); /* 0 if not our own */
 extern bool txn_word_is_mine(uint64 word);
 
-/* Is the creator of this version the current transaction? */
-extern bool txn_version_is_mine(const RowWords *words);
-
 /* ---- row locks and claims ---- */
 
 typedef struct TxnRow
@@ -205,13 +202,10 @@ typedef struct TxnRow
  * result is what heap_delete / heap_update would say for the same history
  * (TM_Invisible, TM_SelfModified, TM_Updated, TM_Deleted, TM_BeingModified if
  * !wait).  Waits through the lock manager (XactLockTableWait, LockTuple), so
- * no LWLock may be held.  Evaluates crosscheck (PG-FACTS 3d).
+ * no LWLock may be held.  Evaluates crosscheck as heap does.
  */
 extern TM_Result txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck,
 							   uint64 end_flags, bool wait, TM_FailureData *tmfd);
-
-/* Take a claim back before anything else was built on it. */
-extern void txn_unclaim_row(const TxnRow *r);
 
 /*
  * Lock the version (not its successors: the caller follows them).  Results as
@@ -225,7 +219,7 @@ extern void txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *ha
 
 /*
  * An update has made "to" the successor of "from": live lockers of "from" hold
- * the same locks on "to" (H10).  After the link is published.
+ * the same locks on "to".  After the link is published.
  */
 extern void txn_carry_lockers(const TxnRow *from, const TxnRow *to);
 

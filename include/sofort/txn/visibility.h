@@ -31,30 +31,6 @@ txn_snapshot_xmin(Snapshot snapshot)
 }
 
 /*
- * txn_version_visible() for an MVCC snapshot: a few instructions while the
- * words are stamps older than the snapshot.
- */
-static inline bool
-txn_visible_mvcc(StoreId store, uint64 row, const RowWords *words, Snapshot snapshot)
-{
-	uint64		xmin = txn_snapshot_xmin(snapshot);
-	uint64		word = word_read(&words->begin);
-
-	if (unlikely(WORD_TAG(word) != WORD_TAG_STAMP))
-		return txn_version_visible(store, row, words, snapshot);
-	if (WORD_XID(word) >= xmin && XidInMVCCSnapshot((TransactionId) WORD_XID(word), snapshot))
-		return false;
-
-	word = word_read(&words->end);
-	if (likely(word == WORD_EMPTY))
-		return true;
-	if (WORD_TAG(word) == WORD_TAG_STAMP)
-		return WORD_XID(word) >= xmin &&
-			XidInMVCCSnapshot((TransactionId) WORD_XID(word), snapshot);
-	return txn_version_visible(store, row, words, snapshot);
-}
-
-/*
  * For TxnStoreOps.  Both take words of (slot, generation) only, and loop
  * because a locker may set END_LOCKERS meanwhile.  They return whether the word
  * was changed (flushed, not drained).
@@ -99,19 +75,6 @@ txn_undo_end_word(uint64 *word, uint32 slot, uint32 generation, CommandId from_c
 		if (word_cas(word, w, (w & END_LOCKERS) ? WORD_LOCKERS : WORD_EMPTY))
 			break;
 	}
-	pm_flush(word, sizeof(uint64));
-	return true;
-}
-
-/* ABORTED; the version was taken out of its chain before. */
-static inline bool
-txn_abort_begin_word(uint64 *word, uint32 slot, uint32 generation, CommandId from_command)
-{
-	uint64		w = word_read(word);
-
-	if (!txn_word_to_undo(w, slot, generation, from_command) ||
-		!word_cas(word, w, WORD_ABORTED))
-		return false;
 	pm_flush(word, sizeof(uint64));
 	return true;
 }

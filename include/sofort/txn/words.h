@@ -30,7 +30,7 @@
  *	 LOCKERS	  row-locked; the holders are in the lock table (DRAM)
  *
  * A word that names a slot and generation which have ended is found in a begin
- * word never, and in an end word only as LOCK (H3).
+ * word never, and in an end word only as LOCK.
  *
  * Words change only by compare-and-swap (or by a plain store while the row is
  * reserved and invisible to everybody), and are read by one 8-byte load.
@@ -115,8 +115,6 @@
 #define LINK_ROW(l)			(((l) & LINK_ROW_MASK) - 1)
 #define LINK_MAKE(row)		((uint64) (row) + 1)
 #define LINK_MAKE_ROOT(row) (LINK_ROOT | ((uint64) (row) + 1))
-
-#define SOFORT_MAX_ROW_ID	((UINT64CONST(1) << 40) - 2)
 
 static inline uint64
 word_read(const uint64 *word)
