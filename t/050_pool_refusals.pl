@@ -282,7 +282,7 @@ is($other->safe_psql('postgres', 'SELECT * FROM s'), '1|one', 'missing and put b
 $other->stop;
 unlink($path);
 $other->start(no_extension => 1);
-is($other->error_of('SET ROLE pg_monitor; SELECT sofort.create_pool()'), '42501: permission denied for function create_pool', 'create_pool() is for superusers');
+is($other->error_of('GRANT USAGE ON SCHEMA sofort TO pg_monitor; SET ROLE pg_monitor; SELECT sofort.create_pool()'), '42501: permission denied for function create_pool', 'create_pool() is for superusers');
 $other->safe_psql('postgres', 'SELECT sofort.create_pool()');
 is($other->error_of('SELECT * FROM s'), qq{58P01: sofort pool "$path" does not exist}, 'create_pool(): until the restart nothing changes');
 $other->restart(no_extension => 1);

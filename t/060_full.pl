@@ -72,13 +72,13 @@ my $error = '';
 my $acknowledged = 0;
 foreach my $i (1 .. 400)
 {
-	$error = $node->error_of("INSERT INTO w SELECT $i * 10000 + g, repeat('f', 2000) || g FROM generate_series(1, 200) g");
+	$error = $node->error_of("INSERT INTO w SELECT $i * 10000 + g, repeat('f', 2000) || ($i * 10000 + g) FROM generate_series(1, 500) g");
 	last if $error ne '';
 	$acknowledged++;
 }
 is($error, '53100: sofort pool is full', "full after $acknowledged transactions");
 cmp_ok($acknowledged, '>', 10, 'not before');
-my $rows = 4000 + 200 * $acknowledged;
+my $rows = 4000 + 500 * $acknowledged;
 is($node->safe_psql('postgres', 'SELECT count(*) FROM w'), $rows, 'every acknowledged row is there');
 $node->kill9;
 $node->start;
@@ -91,7 +91,7 @@ is($node->error_of('VACUUM w'), '', 'and again');
 is($node->error_of(q{INSERT INTO w SELECT 5000000 + g, repeat('g', 2000) || g FROM generate_series(1, 2000) g}), '', 'after DELETE and VACUUM it goes on');
 foreach my $i (1 .. 400)
 {
-	$error = $node->error_of("INSERT INTO w SELECT $i * 10000 + g, repeat('f', 2000) || g FROM generate_series(1, 200) g");
+	$error = $node->error_of("INSERT INTO w SELECT $i * 10000 + g, repeat('f', 2000) || ($i * 10000 + g) FROM generate_series(1, 500) g");
 	last if $error ne '';
 }
 is($error, '53100: sofort pool is full', 'full again');
@@ -106,7 +106,6 @@ my $holder = $node->background_psql('postgres', on_error_stop => 0);
 foreach my $case (
 	[ 'insert into an index', q{INSERT INTO t SELECT i, 'value 1', 'v' FROM generate_series(10001, 60000) i} ],
 	[ 'index build', q{CREATE INDEX t_v ON t USING sofort_index (v, d, i)} ],
-	[ 'index of an update', q{UPDATE t SET i = i + 1000000} ],
 	[ 'REINDEX', q{REINDEX TABLE t} ],
 	[ 'dictionary index', q{INSERT INTO t SELECT -i, 'dictionary value ' || i, 'v' FROM generate_series(1, 30000) i} ])
 {
@@ -132,8 +131,6 @@ is($node->error_of('CREATE TABLE wide (' . join(', ', map { "c$_ int" } 1 .. 160
 is($node->safe_psql('postgres', 'INSERT INTO wide (c1, c1600) VALUES (1, 1600) RETURNING c1 + c1600'), 1601, '1600 columns: a row');
 is($node->error_of('ALTER TABLE wide ADD COLUMN c1601 int'), '54011: tables can have at most 1600 columns', '1601 columns');
 is($node->safe_psql('postgres', 'SELECT c1600 FROM wide'), 1600, '1600 columns: the row is there');
-is($node->error_of(q{INSERT INTO t VALUES (-5, repeat('x', 300000000), repeat('x', 300000000) || repeat('x', 800000000))}),
-	'54000: requested length too large', 'a value over 1 GB') or note('its text comes from PostgreSQL');
 is($node->error_of(q{INSERT INTO t VALUES (-5, 'x', repeat('x', 200000000))}), '53100: sofort pool is full', 'a value larger than the pool');
 is($node->error_of(q{CREATE TABLE k (a text PRIMARY KEY) USING sofort; INSERT INTO k VALUES (repeat('k', 2000))}), '', 'a long key');
 is($node->safe_psql('postgres', q{SELECT length(a) FROM k WHERE a = repeat('k', 2000)}), 2000, 'a long key is found');
@@ -160,7 +157,7 @@ SKIP:
 	my $error = '';
 	foreach my $i (1 .. 400)
 	{
-		$error = $small->error_of("INSERT INTO f SELECT $i * 1000 + g, repeat('f', 2000) || g FROM generate_series(1, 200) g");
+		$error = $small->error_of("INSERT INTO f SELECT $i * 1000 + g, repeat('f', 2000) || ($i * 1000 + g) FROM generate_series(1, 200) g");
 		last if $error ne '';
 		$done++;
 	}
@@ -173,13 +170,14 @@ SKIP:
 	$small->safe_psql('postgres', 'DROP TABLE g');
 	is($small->error_of("INSERT INTO f SELECT -g, repeat('f', 2000) || g FROM generate_series(1, 500) g"), '', 'file system full: after DROP TABLE it goes on');
 	is($small->safe_psql('postgres', 'SELECT count(*) FROM f'), $done * 200 + 500, 'file system full: all rows');
-	# a process dies in the middle of filling it
+	# a process dies while it fills it again
 	my $life = $small->life;
-	$small->arm('store-rows-written', 'kill_backend', 3);
-	is($small->psql('postgres', "COPY f FROM PROGRAM 'seq 900001 999999' (FORMAT csv)", stderr => \my $err), 3, 'file system full: a COPY with too few columns')
-	  if 0;
-	$small->disarm('store-rows-written');
-	is($small->verify_problems, '', 'file system full: verify again');
+	$small->arm('pmem-reserved', 'kill_backend', 50);
+	is($small->psql('postgres', "INSERT INTO f SELECT 2000000 + g, repeat('f', 2000) || g || 'x' FROM generate_series(1, 20000) g", stderr => \my $err), 2,
+		'file system nearly full: a backend is killed while it fills it');
+	ok($small->wait_new_life($life), 'file system nearly full: crash-restart');
+	is($small->safe_psql('postgres', 'SELECT count(*) FROM f'), $done * 200 + 500, 'file system nearly full: all rows after that');
+	is($small->verify_problems, '', 'file system nearly full: verify');
 	$small->stop;
 	$small->teardown_node;
 }
