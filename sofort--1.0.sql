@@ -2,6 +2,8 @@
 
 \echo Use "CREATE EXTENSION sofort" to load this file. \quit
 
+COMMENT ON SCHEMA @extschema@ IS 'views and checks of sofort';
+
 -- ---------------------------------------------------------------------------
 -- Access methods
 -- ---------------------------------------------------------------------------

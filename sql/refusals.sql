@@ -138,6 +138,15 @@ CREATE TABLE s_sub (i int PRIMARY KEY) USING sofort;
 SAVEPOINT a;
 ALTER TABLE s_sub SET ACCESS METHOD heap;
 ROLLBACK;
+-- publications
+CREATE PUBLICATION s_pub FOR TABLE s_heap, s_x;
+SET client_min_messages = error;
+CREATE PUBLICATION s_pub FOR TABLE s_heap;
+ALTER PUBLICATION s_pub ADD TABLE s_x;
+ALTER PUBLICATION s_pub SET TABLE s_x;
+ALTER PUBLICATION s_pub DROP TABLE s_x;
+DROP PUBLICATION s_pub;
+RESET client_min_messages;
 -- a logical decoding snapshot, a foreign object, a wrong kind of relation
 SELECT * FROM sofort.verify('s_heap');
 SELECT * FROM sofort.verify('s_p');

@@ -20,6 +20,7 @@ $node->safe_psql(
 	ALTER TABLE t ALTER v SET STORAGE EXTERNAL;
 	INSERT INTO t SELECT i, 'value ' || i % 10, 'row ' || i FROM generate_series(1, 4000) i;
 	CREATE TABLE w (i int, v text) USING sofort;
+	ALTER TABLE w ALTER v SET STORAGE EXTERNAL;
 	INSERT INTO w SELECT i, 'w ' || i FROM generate_series(1, 4000) i;
 	CREATE FUNCTION digest() RETURNS text LANGUAGE sql AS $$
 		SELECT count(*) || ' ' || sum(hashtext(t::text)) FROM t $$});
@@ -36,7 +37,7 @@ my @pool_cases = (
 	[ 'dictionary growth', q{INSERT INTO t SELECT i, 'a new value of the dictionary ' || i || repeat('d', 200), 'v' FROM generate_series(10001, 20000) i} ],
 	[ 'big value', q{INSERT INTO t VALUES (10001, 'value 1', repeat('x', 20000000))} ],
 	[ 'CREATE TABLE AS', q{CREATE TABLE n USING sofort AS SELECT i, repeat('n', 200) || i AS v FROM generate_series(1, 20000) i} ],
-	[ 'many tables', q{DO $$ BEGIN FOR i IN 1 .. 2000 LOOP EXECUTE format('CREATE TABLE n%s (i int, v text) USING sofort', i); EXECUTE format('INSERT INTO n%s SELECT g, repeat(''x'', 500) || g FROM generate_series(1, 100) g', i); END LOOP; END $$} ],
+	[ 'many tables', q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP EXECUTE format('CREATE TABLE n%s (i int, v text) USING sofort', i); EXECUTE format('INSERT INTO n%s SELECT g, repeat(''x'', 500) || g FROM generate_series(1, 100) g', i); END LOOP; END $$} ],
 	[ 'VACUUM FULL', q{VACUUM FULL t}, 1 ],
 	[ 'ALTER TABLE with rewrite', q{ALTER TABLE t ALTER v TYPE text USING v || repeat('z', 2000)} ],
 	[ 'INSERT in a savepoint', q{BEGIN; INSERT INTO t VALUES (-1); SAVEPOINT a; INSERT INTO t SELECT i, 'value 1', 'inserted ' || repeat('x', 100) || i FROM generate_series(10001, 40000) i} ]);
@@ -84,7 +85,6 @@ $node->kill9;
 $node->start;
 is($node->safe_psql('postgres', 'SELECT count(*) FROM w'), $rows, 'also after a crash with a full pool');
 is($node->verify_problems, '', 'full: verify');
-is($node->safe_psql('postgres', q{UPDATE t SET v = 'one' WHERE i = 1 RETURNING v}), 'one', 'full: a small change works');
 is($node->error_of('DELETE FROM w WHERE i > 100000'), '', 'full: DELETE works');
 is($node->error_of('VACUUM w'), '', 'full: VACUUM works');
 is($node->error_of('VACUUM w'), '', 'and again');
@@ -106,7 +106,6 @@ my $holder = $node->background_psql('postgres', on_error_stop => 0);
 foreach my $case (
 	[ 'insert into an index', q{INSERT INTO t SELECT i, 'value 1', 'v' FROM generate_series(10001, 60000) i} ],
 	[ 'index build', q{CREATE INDEX t_v ON t USING sofort_index (v, d, i)} ],
-	[ 'REINDEX', q{REINDEX TABLE t} ],
 	[ 'dictionary index', q{INSERT INTO t SELECT -i, 'dictionary value ' || i, 'v' FROM generate_series(1, 30000) i} ])
 {
 	my ($what, $sql) = @$case;
@@ -151,7 +150,7 @@ SKIP:
 		skip 'no small file system', 1;
 	}
 	$small->start;
-	$small->safe_psql('postgres', q{CREATE TABLE f (i int PRIMARY KEY, v text) USING sofort; CREATE TABLE g (v text) USING sofort;
+	$small->safe_psql('postgres', q{CREATE TABLE f (i int PRIMARY KEY, v text) USING sofort; CREATE TABLE g (v text) USING sofort; ALTER TABLE g ALTER v SET STORAGE EXTERNAL;
 		ALTER TABLE f ALTER v SET STORAGE EXTERNAL; INSERT INTO g SELECT repeat('g', 3000) || i FROM generate_series(1, 2000) i});
 	my $done = 0;
 	my $error = '';

@@ -95,6 +95,13 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 		case T_RefreshMatViewStmt:
 			refuse_refresh(castNode(RefreshMatViewStmt, stmt));
 			break;
+		case T_CreatePublicationStmt:
+			refuse_publication(castNode(CreatePublicationStmt, stmt)->pubobjects);
+			break;
+		case T_AlterPublicationStmt:
+			if (castNode(AlterPublicationStmt, stmt)->action != AP_DropObjects)
+				refuse_publication(castNode(AlterPublicationStmt, stmt)->pubobjects);
+			break;
 		case T_IndexStmt:
 			constraint_fix_index(castNode(IndexStmt, stmt),
 								 context == PROCESS_UTILITY_SUBCOMMAND);

@@ -60,6 +60,7 @@ extern void index_set_options(Oid index, Datum options);
 
 /* 0A000 for what this version does not support. */
 extern void refuse_create_table(const RangeVar *rel, const char *access_method);
+extern void refuse_publication(List *objects);
 extern void refuse_refresh(const RefreshMatViewStmt *stmt);
 extern void refuse_alter_table(Oid relid, const AlterTableStmt *stmt);
 extern void refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt);

@@ -49,6 +49,46 @@ refuse_create_table(const RangeVar *rel, const char *access_method)
 					   access_method == NULL);
 }
 
+/* Does this name a sofort relation of the kind now? */
+static bool
+names_sofort_relation(const RangeVar *name, char relkind)
+{
+	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relkind == relkind &&
+		((Form_pg_class) GETSTRUCT(tuple))->relam == exec_table_am_oid();
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * A subscriber would copy the table once and then never hear of a change: the
+ * WAL has none.  (FOR ALL TABLES and the like do not name the table.)
+ */
+void
+refuse_publication(List *objects)
+{
+	ListCell   *lc;
+
+	foreach(lc, objects)
+	{
+		PublicationObjSpec *object = lfirst_node(PublicationObjSpec, lc);
+
+		if (object->pubobjtype == PUBLICATIONOBJ_TABLE && object->pubtable != NULL &&
+			names_sofort_relation(object->pubtable->relation, RELKIND_RELATION))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot publish table \"%s\" because it uses access method \"sofort\"",
+							object->pubtable->relation->relname),
+					 errdetail("Changes of sofort tables are not in the WAL, so logical replication cannot send them."),
+					 errhint("Use heap for tables that are to be replicated.")));
+	}
+}
+
 /*
  * REFRESH ... CONCURRENTLY fills a temporary table of the view's access method
  * first.
@@ -56,20 +96,7 @@ refuse_create_table(const RangeVar *rel, const char *access_method)
 void
 refuse_refresh(const RefreshMatViewStmt *stmt)
 {
-	Oid			relid;
-	HeapTuple	tuple;
-	bool		sofort;
-
-	if (!stmt->concurrent)
-		return;
-	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	if (!HeapTupleIsValid(tuple))
-		return;
-	sofort = ((Form_pg_class) GETSTRUCT(tuple))->relkind == RELKIND_MATVIEW &&
-		((Form_pg_class) GETSTRUCT(tuple))->relam == exec_table_am_oid();
-	ReleaseSysCache(tuple);
-	if (sofort)
+	if (stmt->concurrent && names_sofort_relation(stmt->relation, RELKIND_MATVIEW))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot refresh materialized view \"%s\" concurrently because it uses access method \"sofort\"",

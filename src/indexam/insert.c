@@ -128,7 +128,7 @@ checked_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const b
 			   ItemPointer tid, Relation heap, IndexUniqueCheck check)
 {
 	bool		inserted = false;
-	bool		is_unique = false;
+	volatile bool is_unique = false;
 
 	if (tree_entry_tuple(keys->tree, entry) == NULL)
 		return unique_insert(keys, entry, values, isnull, tid, heap, check, &inserted);

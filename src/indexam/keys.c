@@ -235,7 +235,7 @@ compare_column(const IndexKeys *keys, int i, Datum a, bool a_null, Datum b, bool
 	return c;
 }
 
-int
+static int
 keys_compare_tuples(const IndexKeys *keys, IndexTuple a, IndexTuple b)
 {
 	TupleDesc	desc = RelationGetDescr(keys->index);

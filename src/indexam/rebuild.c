@@ -31,7 +31,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -67,24 +66,6 @@ forget_build(int code, Datum arg)
 	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
 }
 
-/*
- * VACUUM's snapshot holds back nobody's horizon: a version that the build stands
- * on could be freed, and be another row's before it is read.  While it builds it
- * therefore counts like any other transaction.  (An error needs no reset: the
- * flag goes with the transaction anyway.)
- */
-static void
-count_for_horizon(bool count)
-{
-	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
-	if (count)
-		MyProc->statusFlags &= ~PROC_IN_VACUUM;
-	else
-		MyProc->statusFlags |= PROC_IN_VACUUM;
-	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
-	LWLockRelease(ProcArrayLock);
-}
-
 /* The tree from the table, as its owner; under the build lock. */
 static void
 build_from_table(IndexKeys *keys)
@@ -93,7 +74,6 @@ build_from_table(IndexKeys *keys)
 	Relation	heap = table_open(index->rd_index->indrelid, AccessShareLock);
 	struct IndexInfo *info = BuildIndexInfo(index);
 	bool		pushed = false;
-	bool		in_vacuum = (MyProc->statusFlags & PROC_IN_VACUUM) != 0;
 	Oid			save_user;
 	int			save_context;
 	int			nest_level;
@@ -109,8 +89,6 @@ build_from_table(IndexKeys *keys)
 		PushActiveSnapshot(GetTransactionSnapshot());
 		pushed = true;
 	}
-	if (in_vacuum)
-		count_for_horizon(true);
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(heap->rd_rel->relowner, save_context | SECURITY_RESTRICTED_OPERATION);
 	nest_level = NewGUCNestLevel();
@@ -118,8 +96,6 @@ build_from_table(IndexKeys *keys)
 
 	keys->tree = build_tree(keys, heap, info, false, true, am_fillfactor(index), &heap_tuples);
 	registry_publish(keys->shared, keys->tree, &keys->format);
-	if (in_vacuum)
-		count_for_horizon(false);
 
 	AtEOXact_GUC(false, nest_level);
 	SetUserIdAndSecContext(save_user, save_context);

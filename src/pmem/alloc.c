@@ -152,8 +152,11 @@ pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 n
 	if (!callbacks_registered && MyProc != NULL)
 		register_callbacks();
 
-	/* The server that starts must not fail because of a quota. */
-	if (MyProc == NULL)
+	/*
+	 * The server that starts must not fail because of a quota; nor the DELETE
+	 * that makes room, whose write set is given back when it ends.
+	 */
+	if (MyProc == NULL || owner == PM_OWNER_TXN)
 		flags |= PM_NO_QUOTA;
 
 	open_intents |= 1u << i;

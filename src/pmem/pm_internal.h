@@ -185,7 +185,7 @@ extern bool pool_check_agreement(const PoolSuperblock *super, const PoolControl 
 								 PoolRefusal *why);
 
 /* segment.c */
-#define PM_NO_QUOTA			0x100	/* flag of pm_try_reserve: start-up only */
+#define PM_NO_QUOTA			0x100	/* flag of pm_try_reserve: start-up, write sets */
 
 /* Result of taking space: 0, an errno of the file system, or one of these. */
 #define PM_FULL_QUOTA		(-1)
@@ -218,7 +218,6 @@ segment_word(int extent, uint32 granule)
 /* slab.c */
 extern int	slab_class(Size size);
 extern Size slab_class_size(int class);
-extern int	slab_class_slots(int class);
 extern uint32 slab_class_offset(int class);
 extern int	slab_nclasses(void);
 

@@ -71,7 +71,7 @@ slots_offset(uint32 nslots)
 	return (uint32) TYPEALIGN(PM_LINE, offsetof(SlabHeader, owner) + nslots * sizeof(uint64));
 }
 
-int
+static int
 slab_class_slots(int class)
 {
 	uint32		n = (PM_GRANULE - offsetof(SlabHeader, owner)) / (class_size[class] + sizeof(uint64));

@@ -128,7 +128,7 @@ visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
 	return result;
 }
 
-bool
+static bool
 version_is_dead(const RowWords *words, uint64 horizon)
 {
 	uint64		begin = word_read(&words->begin);

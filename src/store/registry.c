@@ -330,7 +330,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts)
 }
 
 /* Volatile secondary data of a store that goes away or becomes empty. */
-void
+static void
 registry_free_shared_data(StoreShared *shared)
 {
 	while (shared->dictionaries != NULL)

@@ -68,7 +68,7 @@ prepare_row(const ShapePlan *plan, const RowRef *ref)
 }
 
 /* Flush n rows of a block from "index" on. */
-void
+static void
 row_flush(const ShapePlan *plan, const BlockHeader *block, uint32 index, uint32 n)
 {
 	int			i;

@@ -196,7 +196,7 @@ space_seal(StoreShared *shared)
 }
 
 /* Up to "want" rows of one block out of the free list. */
-bool
+static bool
 space_take(StoreDesc *store, uint32 want, Reservation *r)
 {
 	static int	misses = 0;

@@ -14,37 +14,66 @@
 #define LOCK_TRIES		20		/* for the exclusive lock, 10 ms apart */
 
 /*
- * A heap-only version that is dead or aborted: free it if nothing links to it.
- * What its own stale links lead to does not contain it, or is its chain.
+ * Is a version not linked in the chain to which its own links lead?  If so, free
+ * it if asked to.  "No" is always true; "yes" only as long as no row on the way
+ * is filled again: see txn_hold_horizon().
  */
 static bool
-free_if_orphan(StoreDesc *store, const RowRef *ref)
+is_orphan(StoreDesc *store, const RowRef *ref, bool free)
 {
 	RowRef		root;
-	bool		freed = false;
+	bool		orphan;
 
 	if (!chain_root_of(store->header, ref, &root))
-		return version_free(store, ref);
+		return !free || version_free(store, ref);
+	SOFORT_STOP("store-orphan-walk");
 	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);
-	if (!chain_contains(store->header, &root, ref->row))
-		freed = version_free(store, ref);
+	orphan = !chain_contains(store->header, &root, ref->row);
+	if (orphan && free)
+		orphan = version_free(store, ref);
 	LWLockRelease(chain_lock(store->id, root.row));
+	return orphan;
+}
+
+/*
+ * A heap-only version that was dead or aborted: free it if nothing links to it.
+ * VACUUM's own transaction keeps no row from being freed and filled again, so
+ * what looks like an orphan is looked at anew while it does.
+ */
+static bool
+free_if_orphan(StoreDesc *store, const RowRef *ref, uint64 horizon)
+{
+	TxnVersionState state;
+	bool		held;
+	bool		freed;
+
+	if (!is_orphan(store, ref, false))
+		return false;
+	held = txn_hold_horizon();
+	state = txn_version_state(ref->words, horizon, NULL);
+	freed = (state == VERSION_DEAD || state == VERSION_ABORTED) &&
+		(word_read(&ref->words->begin) & BEGIN_HEAP_ONLY) != 0 &&
+		is_orphan(store, ref, true);
+	txn_release_horizon(held);
 	return freed;
 }
 
-/* Is every version of the chain of this dead root dead? */
+/*
+ * Is every version of the chain of this dead root dead?  Under the chain lock:
+ * the newest one could be replaced, freed and filled again before it is read.
+ */
 static bool
 chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
 	RowRef		newest;
-	TxnVersionState state;
+	bool		dead;
 
-	if (!store_chain_newest(store, root, &newest))
-		return false;
-	if (newest.row == root->row)
-		return true;
-	state = txn_version_state(newest.words, horizon, NULL);
-	return state == VERSION_DEAD;
+	LWLockAcquire(chain_lock(store->id, root->row), LW_SHARED);
+	dead = store_chain_newest(store, root, &newest) &&
+		(newest.row == root->row ||
+		 txn_version_state(newest.words, horizon, NULL) == VERSION_DEAD);
+	LWLockRelease(chain_lock(store->id, root->row));
+	return dead;
 }
 
 static void
@@ -92,7 +121,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		if ((word_read(&ref.words->begin) & BEGIN_HEAP_ONLY) == 0)
 			prune_root(store, &ref, state, horizon, result);
 		else if ((state == VERSION_DEAD || state == VERSION_ABORTED) &&
-				 free_if_orphan(store, &ref))
+				 free_if_orphan(store, &ref, horizon))
 			result->nfreed++;
 	}
 	stats_end_of_xact();

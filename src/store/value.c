@@ -126,7 +126,7 @@ stored_varlena(Form_pg_attribute att, struct varlena *v)
 }
 
 /* The image that a REFERENCE column stores, and its size. */
-Datum
+static Datum
 value_for_reference(Form_pg_attribute att, Datum value, Size *size)
 {
 	MemoryContext old;

@@ -309,6 +309,9 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	BlockNumber block;
 	int64		done = 0;
 
+	/* VACUUM rebuilds indexes and summarises: what the scan stands on must stay */
+	bool		held = txn_hold_horizon();
+
 	build_begin(&build, rel, index, info);
 	build.anyvisible = anyvisible;
 	build.callback = callback;
@@ -356,6 +359,7 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	if (registered)
 		UnregisterSnapshot(registered);
 	build_end(&build);
+	txn_release_horizon(held);
 	return build.reltuples;
 }
 

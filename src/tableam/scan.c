@@ -144,7 +144,7 @@ version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 }
 
 /* Fill rows[] from a block. */
-void
+static void
 tableam_collect_rows(SofortScan scan, BlockNumber block)
 {
 	uint64		row = (uint64) block * SOFORT_BLOCK_ROWS;

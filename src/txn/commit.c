@@ -189,6 +189,9 @@ forget_transaction(bool committed)
 	txn_leave();
 	visibility_end_of_xact();
 	wal_forget_sequences();
+
+	/* stamps are not drained, but the locks on their tables go now */
+	pm_start_writeback();
 }
 
 static void

@@ -124,7 +124,7 @@ abort_entry(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 }
 
 /* Give back the chunks, last first, so that the chain is whole at any time. */
-void
+static void
 tcb_free_overflow(Tcb *tcb)
 {
 	int			n;
@@ -231,7 +231,7 @@ check_ids(void)
 		{
 			pool_declare_unavailable(ERRCODE_DATA_CORRUPTED,
 									 psprintf("sofort pool \"%s\" is newer than data directory \"%s\"",
-											  sofort_pool_path, DataDir),
+											  pool_path(), DataDir),
 									 psprintf("The pool knows transaction %llu, the server's next one is %llu.",
 											  (unsigned long long) tcb->xid,
 											  (unsigned long long) next),

@@ -832,6 +832,11 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
 	int			needed = 4;
 	bool		done;
 
+	/*
+	 * A locker sets the mark, then looks for a successor; we have published the
+	 * successor, and now look for the mark.  A drain orders no later loads.
+	 */
+	pg_memory_barrier();
 	if ((word_read(&from->words->end) & END_LOCKERS) == 0)
 		return;
 	do

@@ -228,9 +228,6 @@ extern TransactionId txn_waitable_xid(uint32 slot, uint32 generation, bool by_co
 									  uint32 number);
 extern uint32 txn_spec_token(uint32 slot, StoreId store, uint64 row);
 
-/* ---- recover.c ---- */
-extern void tcb_free_overflow(Tcb *tcb);
-
 /* ---- wal.c ---- */
 extern void wal_init(void);
 extern void wal_startup(void);

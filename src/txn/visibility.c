@@ -17,6 +17,7 @@
 #include "access/xact.h"
 #include "sofort/txn/visibility.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/snapmgr.h"
 
@@ -99,6 +100,39 @@ uint64
 txn_horizon(Relation rel)
 {
 	return txn_widen(GetOldestNonRemovableTransactionId(rel));
+}
+
+static void
+set_in_vacuum(bool in_vacuum)
+{
+	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+	if (in_vacuum)
+		MyProc->statusFlags |= PROC_IN_VACUUM;
+	else
+		MyProc->statusFlags &= ~PROC_IN_VACUUM;
+	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
+	LWLockRelease(ProcArrayLock);
+}
+
+/*
+ * VACUUM has a snapshot, which counts from now on: no horizon passes it that is
+ * computed before the release, and older ones lie before what is freed now.
+ */
+bool
+txn_hold_horizon(void)
+{
+	if ((MyProc->statusFlags & PROC_IN_VACUUM) == 0)
+		return false;
+	Assert(TransactionIdIsValid(MyProc->xmin));
+	set_in_vacuum(false);
+	return true;
+}
+
+void
+txn_release_horizon(bool held)
+{
+	if (held)
+		set_in_vacuum(true);
 }
 
 /* ------------------------------------------------------------------------

@@ -251,7 +251,7 @@ wal_check_redo(void)
 	{
 		pool_declare_unavailable(ERRCODE_DATA_CORRUPTED,
 								 psprintf("sofort pool \"%s\" does not match data directory \"%s\"",
-										  sofort_pool_path, DataDir),
+										  pool_path(), DataDir),
 								 psprintf("The last mark in the WAL is number %llu, the last one in the pool is number %llu: the %s is older.",
 										  (unsigned long long) TxnShmem->redo_sequence,
 										  (unsigned long long) PoolSuper->hw_sequence,

@@ -118,7 +118,6 @@ extern Datum keys_entry_column(const IndexKeys *keys, const uint8 *entry, int i,
 extern void keys_deform(const IndexKeys *keys, const uint8 *entry, Datum *values, bool *isnull);
 
 /* As the index orders them. */
-extern int	keys_compare_tuples(const IndexKeys *keys, IndexTuple a, IndexTuple b);
 extern int	keys_compare_entries(const IndexKeys *keys, const uint8 *a, const uint8 *b);
 
 /* Are key columns equal (row ids do not count)? */

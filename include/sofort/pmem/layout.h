@@ -307,7 +307,7 @@ typedef struct ColumnHeader
 	char		attalign;
 	char		attstorage;
 	bool		attbyval;
-	bool		user_encoding;	/* the user fixed the encoding */
+	uint8		pad0;
 	PMPtr		dictionary;		/* DictionaryHeader of the current generation */
 	uint64		pad[5];
 } ColumnHeader;

@@ -254,7 +254,6 @@ extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid,
 extern void registry_drop(StoreId id);
 typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
-extern void registry_free_shared_data(StoreShared *shared);
 extern uint64 store_cached_horizon(bool refresh);
 /*
  * Columns, shapes, dictionaries, directories: a few small pieces for each store,
@@ -352,7 +351,6 @@ extern MemoryContext value_context(void);
 extern void value_reset(void);
 extern const char *value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer);
 extern bool value_packable(const ColumnHeader *c);
-extern Datum value_for_reference(Form_pg_attribute att, Datum value, Size *size);
 extern void value_store_references(StoreDesc *store, int n, const uint64 *fields,
 								   const Datum *values, const int *atts);
 
@@ -397,7 +395,6 @@ words_straddle(const RowWords *w)
 }
 
 /* ---- space.c ---- */
-extern bool space_take(StoreDesc *store, uint32 want, Reservation *r);
 extern void space_give(StoreShared *shared, uint64 row, uint32 count);
 extern void space_before_free(StoreDesc *store, uint64 block);
 extern void space_quarantine(StoreShared *shared, uint64 row);
@@ -412,10 +409,8 @@ extern void space_free_all(StoreShared *shared);
 
 /* ---- row.c ---- */
 extern void row_free_references(const ShapePlan *plan, const RowRef *ref);
-extern void row_flush(const ShapePlan *plan, const BlockHeader *block, uint32 index, uint32 n);
 
 /* ---- chain.c ---- */
-extern bool version_is_dead(const RowWords *words, uint64 horizon);
 extern bool version_free(StoreDesc *store, const RowRef *ref);
 extern void chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
 extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);

@@ -67,7 +67,6 @@ extern bool tableam_scan_getnextslot(TableScanDesc scan, ScanDirection direction
 extern void tableam_scan_set_tidrange(TableScanDesc scan, ItemPointer mintid,
 									  ItemPointer maxtid);
 extern Size tableam_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan);
-extern void tableam_collect_rows(SofortScan scan, BlockNumber block);
 extern BlockNumber tableam_next_block(SofortScan scan, ScanDirection direction);
 
 /* scan_block.c: bitmap, sample and ANALYZE scans */

@@ -168,6 +168,14 @@ extern TxnVersionState txn_version_state(const RowWords *words, uint64 horizon,
  */
 extern uint64 txn_horizon(Relation rel);
 
+/*
+ * The transaction of VACUUM holds back nobody's horizon.  Between these two it
+ * does: a row that is freed meanwhile is not filled again.  What the caller
+ * knows of rows from before it must look at anew.  An error needs no release.
+ */
+extern bool txn_hold_horizon(void);
+extern void txn_release_horizon(bool held);
+
 /* Next FullTransactionId; a row freed now may be reused when
  * txn_horizon(NULL) > this. */
 extern uint64 txn_next_fxid(void);
