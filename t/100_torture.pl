@@ -132,7 +132,12 @@ foreach my $round (1 .. $rounds)
 	}
 	is("@wrong", '', "round $round: what was seen meanwhile");
 	if ($round % 2) { $node->kill9; }
-	else { kill('KILL', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'autovacuum launcher'")); }
+	else
+	{
+		my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
+		$pid =~ /^\d+$/ or BAIL_OUT('there is no checkpointer');
+		kill('KILL', $pid);
+	}
 	IPC::Run::finish($load);
 	if   ($round % 2) { $node->start; }
 	else              { usleep(200_000); $node->wait_ready; }
