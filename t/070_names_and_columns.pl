@@ -168,17 +168,17 @@ crash();
 	# (free row ids of the last life: nobody owns them yet)
 	my $update = 'DO $$ BEGIN FOR n IN 1 .. 1500 LOOP UPDATE r SET v = v + 1 WHERE i = %d; COMMIT; END LOOP; END $$';
 	my @session = map { $node->background_psql('postgres') } 0 .. 1;
-	$node->arm('store-block-collected', 'wait');
+	$node->arm('store-block-collecting', 'wait');
 	foreach my $s (0, 1)
 	{
 		$session[$s]->{stdin} .= sprintf($update, $s + 1) . ";\n\\echo done\n";
 		$session[$s]->{run}->pump_nb;
-		ok($node->wait_at('store-block-collected'), 'a session has collected the free rows of a block') if $s == 0;
+		ok($node->wait_at('store-block-collecting'), 'a session has collected the free rows of a block') if $s == 0;
 	}
 	# the other one comes to free a row of the block and waits for the first
 	ok($node->wait_until(q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'LWLock' AND wait_event = 'sofort_store')}),
 		'the other session waits for it');
-	$node->disarm('store-block-collected');
+	$node->disarm('store-block-collecting');
 	foreach my $s (@session)
 	{
 		$s->{run}->pump until $s->{stdout} =~ /done/ || $s->{timeout}->is_expired;

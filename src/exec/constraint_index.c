@@ -352,7 +352,7 @@ index_types_fit(Oid index, Oid index_am)
  * only sofort_index knows would make that fail.
  */
 static void
-remember_recreated(AlterFollowUp *todo, Oid root, bool recurse, LOCKMODE lockmode)
+remember_recreated(AlterFollowUp *follow_up, Oid root, bool recurse, LOCKMODE lockmode)
 {
 	List	   *rels = recurse ? find_all_inheritors(root, lockmode, NULL) : list_make1_oid(root);
 	Oid			index_am = exec_index_am_oid();
@@ -378,7 +378,7 @@ remember_recreated(AlterFollowUp *todo, Oid root, bool recurse, LOCKMODE lockmod
 			r->constraint = get_constraint_name(constraint);
 			r->options = index_options(index);
 			index_keep_options(index, BTREE_AM_OID);
-			todo->recreated = lappend(todo->recreated, r);
+			follow_up->recreated = lappend(follow_up->recreated, r);
 		}
 	}
 }
@@ -389,24 +389,24 @@ remember_recreated(AlterFollowUp *todo, Oid root, bool recurse, LOCKMODE lockmod
  * the index, so that it must be a real one.
  */
 static void
-lend_index(AlterFollowUp *todo, const AlterTableStmt *stmt, Oid relid, const Constraint *c)
+lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, const Constraint *c)
 {
 	Oid			index = get_relname_relid(c->indexname, get_rel_namespace(relid));
 
 	if (!OidIsValid(index) || relation_am(index) != exec_index_am_oid() ||
-		IndexGetRelation(index, true) != relid || list_member_oid(todo->to_sofort, index))
+		IndexGetRelation(index, true) != relid || list_member_oid(follow_up->to_sofort, index))
 		return;
 	LockRelationOid(index, AccessExclusiveLock);
-	todo->to_sofort = lappend_oid(todo->to_sofort, index);
+	follow_up->to_sofort = lappend_oid(follow_up->to_sofort, index);
 	if (list_length(stmt->cmds) == 1)
 	{
 		index_convert(index, BTREE_AM_OID, false);
-		todo->old_numbers = lappend_oid(todo->old_numbers, relation_number(index));
+		follow_up->old_numbers = lappend_oid(follow_up->old_numbers, relation_number(index));
 	}
 	else
 	{
 		index_convert(index, BTREE_AM_OID, true);
-		todo->old_numbers = lappend_oid(todo->old_numbers, InvalidOid);
+		follow_up->old_numbers = lappend_oid(follow_up->old_numbers, InvalidOid);
 	}
 }
 
@@ -415,7 +415,7 @@ lend_index(AlterFollowUp *todo, const AlterTableStmt *stmt, Oid relid, const Con
  * with its access method: change that first.
  */
 static void
-retype_indexes(AlterFollowUp *todo, Oid relid, const TableTraits *before, const TableTraits *after)
+retype_indexes(AlterFollowUp *follow_up, Oid relid, const TableTraits *before, const TableTraits *after)
 {
 	Oid			index_am = exec_index_am_oid();
 	bool		to_sofort = takes_sofort_constraints(after);
@@ -437,8 +437,8 @@ retype_indexes(AlterFollowUp *todo, Oid relid, const TableTraits *before, const 
 		LockRelationOid(index, AccessExclusiveLock);
 		index_keep_options(index, new_am);
 		index_convert(index, new_am, false);
-		todo->retyped = lappend_oid(todo->retyped, index);
-		todo->retyped_numbers = lappend_oid(todo->retyped_numbers, relation_number(index));
+		follow_up->retyped = lappend_oid(follow_up->retyped, index);
+		follow_up->retyped_numbers = lappend_oid(follow_up->retyped_numbers, relation_number(index));
 	}
 }
 
@@ -490,14 +490,14 @@ alter_is_relevant(const AlterTableStmt *stmt)
 }
 
 static void
-prepare_command(AlterFollowUp *todo, AlterTableStmt *stmt, AlterTableCmd *cmd, Oid relid,
+prepare_command(AlterFollowUp *follow_up, AlterTableStmt *stmt, AlterTableCmd *cmd, Oid relid,
 				LOCKMODE lockmode)
 {
-	if (cmd->subtype == AT_AlterColumnType && todo->recreated == NIL)
-		remember_recreated(todo, relid, stmt->relation->inh, lockmode);
+	if (cmd->subtype == AT_AlterColumnType && follow_up->recreated == NIL)
+		remember_recreated(follow_up, relid, stmt->relation->inh, lockmode);
 	else if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint) &&
 			 castNode(Constraint, cmd->def)->indexname != NULL)
-		lend_index(todo, stmt, relid, castNode(Constraint, cmd->def));
+		lend_index(follow_up, stmt, relid, castNode(Constraint, cmd->def));
 	else if (cmd->subtype == AT_AttachPartition)
 		prepare_partition(castNode(PartitionCmd, cmd->def));
 }
@@ -505,7 +505,7 @@ prepare_command(AlterFollowUp *todo, AlterTableStmt *stmt, AlterTableCmd *cmd, O
 AlterFollowUp *
 constraint_before_alter(AlterTableStmt *stmt)
 {
-	AlterFollowUp *todo;
+	AlterFollowUp *follow_up;
 	TableTraits before;
 	TableTraits after;
 	LOCKMODE	lockmode;
@@ -531,23 +531,23 @@ constraint_before_alter(AlterTableStmt *stmt)
 		if (cmd->subtype == AT_SetAccessMethod && cmd->name != NULL)
 			after.am = get_table_am_oid(cmd->name, false);
 	}
-	todo = palloc0(sizeof(AlterFollowUp));
+	follow_up = palloc0(sizeof(AlterFollowUp));
 	fix_new_constraints(stmt, relid, &after);
 	foreach(lc, stmt->cmds)
-		prepare_command(todo, stmt, lfirst_node(AlterTableCmd, lc), relid, lockmode);
+		prepare_command(follow_up, stmt, lfirst_node(AlterTableCmd, lc), relid, lockmode);
 	if (after.am != before.am && before.relkind != RELKIND_PARTITIONED_TABLE)
-		retype_indexes(todo, relid, &before, &after);
-	return todo;
+		retype_indexes(follow_up, relid, &before, &after);
+	return follow_up;
 }
 
 /* Indexes that ALTER COLUMN TYPE made again as btrees. */
 static void
-convert_recreated(const AlterFollowUp *todo)
+convert_recreated(const AlterFollowUp *follow_up)
 {
 	Oid			index_am = exec_index_am_oid();
 	ListCell   *lc;
 
-	foreach(lc, todo->recreated)
+	foreach(lc, follow_up->recreated)
 	{
 		Recreated  *r = lfirst(lc);
 		Oid			constraint = get_relation_constraint_oid(r->relid, r->constraint, true);
@@ -568,19 +568,19 @@ convert_recreated(const AlterFollowUp *todo)
 }
 
 void
-constraint_after_alter(AlterFollowUp *todo)
+constraint_after_alter(AlterFollowUp *follow_up)
 {
 	ListCell   *lc;
 	ListCell   *lc2;
 
-	if (todo == NULL)
+	if (follow_up == NULL)
 		return;
-	if (todo->recreated || todo->to_sofort || todo->retyped)
+	if (follow_up->recreated || follow_up->to_sofort || follow_up->retyped)
 		CommandCounterIncrement();
-	convert_recreated(todo);
+	convert_recreated(follow_up);
 
 	/* lent as a btree; contents untouched unless something was rewritten */
-	forboth(lc, todo->to_sofort, lc2, todo->old_numbers)
+	forboth(lc, follow_up->to_sofort, lc2, follow_up->old_numbers)
 	{
 		Oid			index = lfirst_oid(lc);
 
@@ -591,7 +591,7 @@ constraint_after_alter(AlterFollowUp *todo)
 	}
 
 	/* the rewrite has built them; if there was none after all, do it now */
-	forboth(lc, todo->retyped, lc2, todo->retyped_numbers)
+	forboth(lc, follow_up->retyped, lc2, follow_up->retyped_numbers)
 		if (relation_number(lfirst_oid(lc)) == lfirst_oid(lc2))
 			index_rebuild(lfirst_oid(lc));
 }

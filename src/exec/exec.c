@@ -138,7 +138,7 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 					 DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *stmt = pstmt->utilityStmt;
-	AlterFollowUp *todo;
+	AlterFollowUp *follow_up;
 	Oid			dropping = InvalidOid;
 
 	if (read_only && changes_statement(stmt))
@@ -151,7 +151,7 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		dropping = get_database_oid(castNode(DropdbStmt, stmt)->dbname, true);
 
 	/* (stmt does not outlive COMMIT and the like: look at it only before) */
-	todo = before_statement(stmt, context);
+	follow_up = before_statement(stmt, context);
 	if (IsA(stmt, CreatedbStmt))
 	{
 		/* armed for this statement only; after an error the callback disarms */
@@ -166,7 +166,7 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	else
 		call_next(pstmt, query, read_only, context, params, env, dest, qc);
 
-	constraint_after_alter(todo);
+	constraint_after_alter(follow_up);
 	if (OidIsValid(dropping))
 		dropped_database = dropping;
 }

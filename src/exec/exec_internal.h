@@ -29,7 +29,7 @@ extern void constraint_fix_index(IndexStmt *stmt, bool generated);
  * statement in place, converts indexes that the command could not cope with.
  */
 extern AlterFollowUp *constraint_before_alter(AlterTableStmt *stmt);
-extern void constraint_after_alter(AlterFollowUp *todo);
+extern void constraint_after_alter(AlterFollowUp *follow_up);
 
 /* ---- convert_index.c ---- */
 

@@ -119,6 +119,7 @@ space_before_free(StoreDesc *store, uint64 block)
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if ((shared->collected[block / 8] & (1 << (block % 8))) == 0)
 	{
+		SOFORT_STOP("store-block-collecting");
 		for (i = 0; i < block_capacity(block); i++)
 		{
 			RowRef		ref;
@@ -132,7 +133,6 @@ space_before_free(StoreDesc *store, uint64 block)
 		 * Last: who sees the bit frees rows at once, and the loop must not
 		 * take those for EMPTY ones of an earlier life.
 		 */
-		SOFORT_STOP("store-block-collected");
 		pg_write_barrier();
 		((volatile uint8 *) shared->collected)[block / 8] |= 1 << (block % 8);
 	}

@@ -105,22 +105,7 @@ commit_drop(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 static void
 abort_entry(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	switch (e->kind)
-	{
-		case TXN_ENTRY_BEGIN:
-		case TXN_ENTRY_END:
-			TxnOps->undo_rows(e, slot, generation, 0);
-			break;
-		case TXN_ENTRY_CREATE_STORE:
-			TxnOps->drop_store(e->store);
-			break;
-		case TXN_ENTRY_CREATE_COLUMN:
-			TxnOps->drop_column(e->store, e->row);
-			break;
-		case TXN_ENTRY_DROP_STORE:
-		case TXN_ENTRY_NONE:
-			break;
-	}
+	txn_undo_entry(e, slot, generation, 0);
 }
 
 /* Give back the chunks, last first, so that the chain is whole at any time. */

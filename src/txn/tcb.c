@@ -726,14 +726,15 @@ txn_forget_entry(StoreId store, uint64 row)
  * ------------------------------------------------------------------------
  */
 
-static void
-undo_entry(const TxnEntry *e, CommandId from_command)
+/* Undo one entry of a write set.  No error, no allocation. */
+void
+txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from_command)
 {
 	switch (e->kind)
 	{
 		case TXN_ENTRY_BEGIN:
 		case TXN_ENTRY_END:
-			TxnOps->undo_rows(e, My.slot, My.generation, from_command);
+			TxnOps->undo_rows(e, slot, generation, from_command);
 			break;
 		case TXN_ENTRY_CREATE_STORE:
 			TxnOps->drop_store(e->store);
@@ -764,7 +765,7 @@ txn_undo(SubTransactionId from_sub, CommandId from_command)
 	while (n > 0 && My.entries[n - 1].sub >= from_sub)
 	{
 		n--;
-		undo_entry(&My.entries[n].entry, from_command);
+		txn_undo_entry(&My.entries[n].entry, My.slot, My.generation, from_command);
 	}
 	SOFORT_STOP("abort-undone");
 	if (n == My.nentries)

@@ -218,6 +218,8 @@ extern void txn_drain(void);
 extern void txn_forget_entry(StoreId store, uint64 row);
 extern void txn_push_frame(SubTransactionId sub);
 extern void txn_pop_frame(SubTransactionId sub);
+extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
+						   CommandId from_command);
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
 extern void txn_set_state(TcbState state);
 extern void txn_release_slot(bool now);
