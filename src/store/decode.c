@@ -72,12 +72,8 @@ decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const 
 			return Int16GetDatum(*(const int16 *) p);
 		case ATTR_BYVAL1:
 			return CharGetDatum(*p);
-		case ATTR_NARROW4:
+		case ATTR_NARROW:
 			return (Datum) *(const uint32 *) p;
-		case ATTR_NARROW2:
-			return (Datum) *(const uint16 *) p;
-		case ATTR_NARROW1:
-			return (Datum) *(const uint8 *) p;
 		case ATTR_POINTER:
 			return PointerGetDatum(pm_deref(*(const PMPtr *) p));
 		case ATTR_CODE:

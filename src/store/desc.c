@@ -370,7 +370,7 @@ plan_present(AttrPlan *a, ShapeAttr *attr, const ShapeColumn *c)
 			a->kind = ATTR_POINTER;
 			break;
 		case ENCODING_NARROW:
-			a->kind = c->width == 1 ? ATTR_NARROW1 : c->width == 2 ? ATTR_NARROW2 : ATTR_NARROW4;
+			a->kind = ATTR_NARROW;
 			break;
 		default:
 			a->dictionary = attr->dictionary = pm_deref(c->dictionary);

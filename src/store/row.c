@@ -127,11 +127,10 @@ encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p
 static bool
 encode_narrow(const ShapeAttr *attr, Datum value, char *p)
 {
-	uint64		raw = value_raw(value, attr->attlen);
-
-	if (raw >> (8 * attr->width) != 0)
+	Assert(attr->attlen == 8 && attr->width == STORE_NARROW_WIDTH);
+	if ((uint64) value >> (8 * STORE_NARROW_WIDTH) != 0)
 		return false;
-	put_code(p, attr->width, (uint32) raw);
+	*(uint32 *) p = (uint32) value;
 	return true;
 }
 

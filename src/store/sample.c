@@ -110,7 +110,7 @@ sample_column(StoreDesc *store, const ColumnHeader *c, int attno, const RowRef *
 		if (isnull[attno])
 			continue;
 		if (c->attbyval)
-			s->bits |= value_raw(values[attno], c->attlen);
+			s->bits |= values[attno];
 		if (c->attlen == -1 && toast_raw_datum_size(values[attno]) > SAMPLE_VALUE)
 		{
 			len = toast_raw_datum_size(values[attno]) - VARHDRSZ;
@@ -164,11 +164,11 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 		choice.encoding = ENCODING_DICTIONARY;
 		choice.width = code;
 	}
-	else if (c->attbyval && c->attlen == 8 && s->n > 0 && s->bits >> 32 == 0)
+	else if (c->attbyval && c->attlen == 8 && s->n > 0 && s->bits >> (8 * STORE_NARROW_WIDTH) == 0)
 	{
 		/* fewer bytes would soon be outgrown by numbers that count rows */
 		choice.encoding = ENCODING_NARROW;
-		choice.width = 4;
+		choice.width = STORE_NARROW_WIDTH;
 	}
 	/* a NULL that comes later makes a new shape, once */
 	choice.nullable = s->n < nrows;

@@ -30,6 +30,7 @@
 #define STORE_SINGLE_BLOCKS		8
 
 #define STORE_RUN_MAX			64	/* blocks in a run */
+#define STORE_NARROW_WIDTH	4		/* bytes of a NARROW value */
 #define STORE_INLINE_MAX		32	/* bytes of an INLINE value with header */
 
 /* StoreHeader.flags */
@@ -169,7 +170,7 @@ typedef enum AttrKind
 	ATTR_BYVAL1, ATTR_BYVAL2, ATTR_BYVAL4, ATTR_BYVAL8,
 	ATTR_IN_PLACE,				/* by reference: points into the row */
 	ATTR_POINTER,				/* PMPtr in the row */
-	ATTR_NARROW1, ATTR_NARROW2, ATTR_NARROW4,	/* low bytes of the value */
+	ATTR_NARROW,				/* the low 4 bytes of an 8-byte value */
 	ATTR_CODE1_2, ATTR_CODE1_4, /* one-byte code, value of 2, 4 bytes */
 	ATTR_CODE					/* any other dictionary column */
 } AttrKind;
@@ -325,14 +326,6 @@ shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
 	if (encoding == ENCODING_INLINE)
 		return 1;
 	return c->attalign == 'd' ? 8 : c->attalign == 'i' ? 4 : c->attalign == 's' ? 2 : 1;
-}
-
-/* The bytes of a by-value Datum, as an unsigned number. */
-static inline uint64
-value_raw(Datum value, int16 attlen)
-{
-	return attlen == 8 ? (uint64) value :
-		(uint64) value & ((UINT64CONST(1) << (8 * attlen)) - 1);
 }
 
 /* ---- dictionary.c ---- */
