@@ -19,9 +19,11 @@ CREATE FUNCTION passages(point text)
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_passages' LANGUAGE C STRICT;
 COMMENT ON FUNCTION passages(text) IS 'how often a stop point was passed while it was armed';
 
-CREATE FUNCTION flush_counters(OUT lines_flushed bigint, OUT drains bigint, OUT bytes_copied bigint)
+CREATE FUNCTION flush_counters(OUT lines_flushed bigint, OUT drains bigint, OUT bytes_copied bigint,
+    OUT read_delays bigint, OUT write_delays bigint)
 AS 'MODULE_PATHNAME', 'sofort_test_flush_counters' LANGUAGE C STRICT;
-COMMENT ON FUNCTION flush_counters() IS 'what this session has flushed since it began';
+COMMENT ON FUNCTION flush_counters() IS
+    'what this session has flushed since it began, and how often emulated latency delayed it';
 
 CREATE FUNCTION burn_xids(n bigint)
 RETURNS xid8 AS 'MODULE_PATHNAME', 'sofort_test_burn_xids' LANGUAGE C STRICT;

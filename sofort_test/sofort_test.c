@@ -107,14 +107,16 @@ sofort_test_flush_counters(PG_FUNCTION_ARGS)
 {
 	const PmCounters *counters = pm_counters();
 	TupleDesc	tupdesc;
-	Datum		values[3];
-	bool		nulls[3] = {0};
+	Datum		values[5];
+	bool		nulls[5] = {0};
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	values[0] = Int64GetDatum((int64) counters->lines_flushed);
 	values[1] = Int64GetDatum((int64) counters->drains);
 	values[2] = Int64GetDatum((int64) counters->bytes_copied);
+	values[3] = Int64GetDatum((int64) counters->read_delays);
+	values[4] = Int64GetDatum((int64) counters->write_delays);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
 }
 

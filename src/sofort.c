@@ -13,6 +13,7 @@
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
@@ -69,6 +70,21 @@ check_index_placement(int *newval, void **extra, GucSource source)
 					 *newval == PLACEMENT_PMEM ? "pmem" : "hybrid");
 	GUC_check_errhint("Only \"dram\" is supported.");
 	return false;
+}
+
+static void
+define_latency_settings(void)
+{
+	DefineCustomIntVariable("sofort.scm_read_latency",
+							"Emulation: nanoseconds added to each cache miss in the pool.",
+							"For benchmarks. Only misses that sofort knows of; 0 switches it off.",
+							&sofort_scm_read_latency, 0, 0, PM_MAX_LATENCY, PGC_SUSET,
+							GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("sofort.scm_write_latency",
+							"Emulation: nanoseconds added to each wait for flushed lines.",
+							"For benchmarks. 0 switches it off.",
+							&sofort_scm_write_latency, 0, 0, PM_MAX_LATENCY, PGC_SUSET,
+							GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 static void
@@ -164,6 +180,8 @@ _PG_init(void)
 	}
 
 	define_pool_settings();
+	define_latency_settings();
+	latency_init();
 
 	/*
 	 * A transaction whose commit record is not flushed wakes the WAL writer,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "pm_internal.h"
+#include "sofort/pmem/latency.h"
 
 #ifndef __x86_64__
 #error "src/pmem/persist.c has cache-line instructions for x86-64 only"
@@ -99,6 +100,13 @@ const PmCounters *
 pm_counters(void)
 {
 	return &counters;
+}
+
+void
+pm_count_delays(uint32 reads, uint32 writes)
+{
+	counters.read_delays += reads;
+	counters.write_delays += writes;
 }
 
 /*
@@ -268,6 +276,8 @@ pm_drain(void)
 		_mm_sfence();
 	fence_due = false;
 	counters.drains++;
+	if (unlikely(sofort_scm_write_latency != 0))
+		pm_delay_write();
 }
 
 /* ---- copies past the cache ---- */

@@ -124,6 +124,7 @@ extern char pm_pool_file[MAXPGPATH];
 
 /* persist.c */
 extern bool persist_configure(PmMedium medium, int fd, char *base, uint64 size);
+extern void pm_count_delays(uint32 reads, uint32 writes);
 
 typedef struct PoolRefusal
 {

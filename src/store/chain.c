@@ -30,6 +30,18 @@ is_heap_only(const RowWords *words)
 
 /* ---- walking ---- */
 
+/* Emulation: a version's link (a vector of its own) and its record were read. */
+#define HOP_MISSES		2
+
+/* The same: its minipages will be read, if it has any. */
+static inline void
+miss_minipages(StoreDesc *store, const RowRef *ref)
+{
+	if (unlikely(sofort_scm_read_latency != 0) &&
+		plan_get(store, ref->block->shape)->nminipages > 0)
+		pm_read_miss(1);
+}
+
 uint64
 store_chain_root(StoreDesc *store, const RowRef *ref)
 {
@@ -58,6 +70,7 @@ store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *newest)
 		*newest = *root;
 		return true;
 	}
+	pm_read_miss(HOP_MISSES);
 	return store_locate(store, LINK_ROW(link), newest);
 }
 
@@ -68,6 +81,7 @@ store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 
 	if (!is_heap_only(ref->words))
 		return false;
+	pm_read_miss(HOP_MISSES);
 	link = link_read(ref->block, ref->index);
 	return LINK_IS_SET(link) && store_locate(store, LINK_ROW(link), older);
 }
@@ -169,8 +183,10 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 		   store_locate(store, LINK_ROW(link), &at))
 	{
+		pm_read_miss(HOP_MISSES);
 		if (visible(rel, store, &at, snapshot))
 		{
+			miss_minipages(store, &at);
 			*found = at;
 			return true;
 		}
@@ -194,10 +210,14 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 
 	if (all_dead != NULL)
 		*all_dead = false;
-	if (!store_locate(store, root, &top) || is_heap_only(top.words))
+	if (!store_locate(store, root, &top))
+		return false;
+	pm_read_miss(1);
+	if (is_heap_only(top.words))
 		return false;
 	if (visible(rel, store, &top, snapshot))
 	{
+		miss_minipages(store, &top);
 		*found = top;
 		return true;
 	}

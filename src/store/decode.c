@@ -75,6 +75,7 @@ decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const 
 		case ATTR_NARROW:
 			return (Datum) *(const uint32 *) p;
 		case ATTR_POINTER:
+			pm_read_miss(1);
 			return PointerGetDatum(pm_deref(*(const PMPtr *) p));
 		case ATTR_CODE:
 			return decode_code(a, &plan->reader->attr[i], p);

@@ -101,6 +101,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
 	if (b == NULL)
 		return;
+	pm_read_miss(1);
 	space_before_free(store, block);
 	for (i = 0; i < b->capacity; i++)
 	{

@@ -21,6 +21,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/smgr.h"
 #include "utils/hsearch.h"
@@ -211,6 +212,7 @@ visit_versions(CopyState *copy, VersionVisitor visit, void *arg)
 	for (BlockNumber block = 0; block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
+		pm_read_miss(1);
 		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
 		{
 			RowRef		ref;

@@ -21,6 +21,7 @@
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -290,6 +291,7 @@ build_block(BuildState *build, BlockNumber block)
 	uint64		end = row + SOFORT_BLOCK_ROWS;
 	RowRef		root;
 
+	pm_read_miss(1);
 	for (; next_root(build->store, &row, end, &root); row++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -406,6 +408,7 @@ validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
 	RowRef		root;
 	RowRef		found;
 
+	pm_read_miss(1);
 	for (; next_root(build->store, &row, end, &root); row++)
 	{
 		ItemPointerData tid;

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/predicate.h"
 #include "utils/snapmgr.h"
@@ -218,6 +219,7 @@ tableam_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot
 	RowRef		ref;
 	bool		visible;
 
+	pm_read_miss(1);
 	epoch_enter();
 	visible = tableam_locate(store, tid, &ref) &&
 		tableam_row_visible(rel, store, &ref, snapshot);

@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
@@ -156,6 +157,7 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 	row = Max(row, scan->min_row);
 	last = Min(last, scan->max_row);
 
+	pm_read_miss(1);
 	epoch_enter();
 	for (; row <= last; row++)
 	{

@@ -14,6 +14,7 @@
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/predicate.h"
 
@@ -116,6 +117,7 @@ tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
 		scan->block = tableam_next_block(scan, ForwardScanDirection);
 
 	scan->started = BlockNumberIsValid(scan->block);
+	pm_read_miss(1);
 	return scan->started;
 }
 
@@ -225,6 +227,8 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 	SofortScan	scan = (SofortScan) base;
 	uint64		horizon = txn_widen(oldest_xmin);
 
+	if (scan->next == 0)
+		pm_read_miss(1);
 	while (scan->next < SOFORT_BLOCK_ROWS)
 	{
 		uint64		row = (uint64) scan->block * SOFORT_BLOCK_ROWS + scan->next++;

@@ -81,6 +81,8 @@ typedef struct PmCounters
 	uint64		lines_flushed;	/* distinct lines between two drains */
 	uint64		drains;			/* that had something to wait for */
 	uint64		bytes_copied;	/* pm_copy_nodrain, pm_zero_nodrain */
+	uint64		read_delays;	/* misses delayed: see latency.h */
+	uint64		write_delays;	/* drains delayed */
 } PmCounters;
 
 extern const PmCounters *pm_counters(void);

@@ -15,6 +15,7 @@
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
