@@ -17,6 +17,8 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
 
 #include "exec_internal.h"
 
@@ -35,10 +37,25 @@ static object_access_hook_type next_object_access;
 /* Database whose DROP succeeded but has not committed yet. */
 static Oid	dropped_database = InvalidOid;
 
+/* The table access method in this database; asked for by every statement. */
+static Oid	table_am = InvalidOid;
+static bool table_am_known = false;
+
 Oid
 exec_table_am_oid(void)
 {
-	return get_table_am_oid(TABLE_AM_NAME, true);
+	if (unlikely(!table_am_known))
+	{
+		table_am = get_table_am_oid(TABLE_AM_NAME, true);
+		table_am_known = true;
+	}
+	return table_am;
+}
+
+static void
+access_methods_changed(Datum arg, int cacheid, uint32 hash)
+{
+	table_am_known = false;
 }
 
 Oid
@@ -255,4 +272,5 @@ exec_init(void)
 	next_object_access = object_access_hook;
 	object_access_hook = exec_object_access;
 	RegisterXactCallback(exec_xact_callback, NULL);
+	CacheRegisterSyscacheCallback(AMNAME, access_methods_changed, (Datum) 0);
 }

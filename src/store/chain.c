@@ -49,6 +49,9 @@ store_chain_root(StoreDesc *store, const RowRef *ref)
 
 	if (!is_heap_only(ref->words))
 		return ref->row;
+	if (ref->row == store->local->fetched_row &&
+		word_read(&ref->words->begin) == store->local->fetched_begin)
+		return store->local->fetched_root;
 	for (;;)
 	{
 		uint64		link = link_read(at.block, at.index);
@@ -171,6 +174,15 @@ chain_all_dead(StoreDesc *store, const RowRef *root)
 	return true;
 }
 
+/* An MVCC snapshot protects the version: the begin word is still its own. */
+static void
+remember_root(StoreDesc *store, const RowRef *found, uint64 root)
+{
+	store->local->fetched_row = found->row;
+	store->local->fetched_begin = word_read(&found->words->begin);
+	store->local->fetched_root = root;
+}
+
 /* One pass from the root's newest version down; *first: the link it began with. */
 static bool
 walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot, RowRef *found,
@@ -188,6 +200,8 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 		{
 			miss_minipages(store, &at);
 			*found = at;
+			if (IsMVCCSnapshot(snapshot))
+				remember_root(store, &at, root->row);
 			return true;
 		}
 		link = link_read(at.block, at.index);

@@ -466,6 +466,8 @@ plan_compile(StoreDesc *store, uint32 shape)
 	local->plans[shape] = p;
 	local->guess_offset = p->record_offset;
 	local->guess_stride = p->record_stride;
+	local->guess_mini_offset = p->nminipages > 0 ? p->mini_offset[0] : p->record_offset;
+	local->guess_mini_stride = p->nminipages > 0 ? p->mini_stride[0] : p->record_stride;
 	MemoryContextSwitchTo(old);
 	return p;
 }

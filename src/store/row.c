@@ -13,10 +13,12 @@
 #include "postgres.h"
 
 #include "access/tupmacs.h"
+#include "common/hashfn.h"
 #include "sofort/store/store_internal.h"
 
 #define FITS			(-1)
 #define MAX_MISFITS		8
+#define PRUNE_ONE_IN	4
 
 /* ---- preparing a row id ---- */
 
@@ -93,6 +95,34 @@ put_code(char *p, int width, uint32 code)
 		*(uint32 *) p = code;
 }
 
+static inline uint32
+get_code(const char *p, int width)
+{
+	return width == 1 ? *(const uint8 *) p : width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
+}
+
+/*
+ * An UPDATE leaves most columns alone: if the old version's code stands for
+ * this very value, or its bytes are where the Datum points, no look-up is
+ * needed.  Only a shortcut: false says nothing.
+ */
+static inline bool
+keep_code(const AttrPlan *a, const ShapeAttr *attr, const RowRef *old, Datum value, char *p)
+{
+	const char *field = (const char *) old->block + a->offset + (Size) old->index * a->stride;
+	uint32		code = get_code(field, attr->width);
+	const char *element = a->values + (Size) code * a->dictionary->values.elem_size;
+
+	if (code >= a->chunk0 || (((const char *) old->words)[a->null_byte] & a->null_mask))
+		return false;
+	if (attr->byval ? fetch_att(element, true, attr->attlen) != value :
+		attr->attlen > 0 ? element != DatumGetPointer(value) :
+		pm_deref(*(const PMPtr *) element) != (void *) DatumGetPointer(value))
+		return false;
+	put_code(p, attr->width, code);
+	return true;
+}
+
 static bool
 encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p)
 {
@@ -150,11 +180,12 @@ encode_inline(StoreDesc *store, const ShapeAttr *a, int i, Datum value, char *p)
 
 /*
  * Write the values of an EMPTY row.  FITS, or the attribute whose value the
- * shape cannot hold.  Values by reference are only noted (*nrefs).
+ * shape cannot hold.  Values by reference are only noted (*nrefs).  old: a version
+ * of the same shape that may have many of the values, or NULL.
  */
 static int
 encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum *values,
-			  const bool *isnull, int *nrefs)
+			  const bool *isnull, const RowRef *old, int *nrefs)
 {
 	struct StoreLocal *local = store->local;
 	char	   *block = (char *) ref->block;
@@ -197,7 +228,8 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 					return i;
 				break;
 			case ENCODING_DICTIONARY:
-				if (!encode_dictionary(store, plan, i, values[i], p))
+				if (!(old != NULL && keep_code(a, attr, old, values[i], p)) &&
+					!encode_dictionary(store, plan, i, values[i], p))
 					return i;
 				break;
 			case ENCODING_INLINE:
@@ -213,9 +245,13 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 	return FITS;
 }
 
-/* Fill one reserved row; FITS or the attribute that does not fit. */
+/*
+ * Fill one reserved row; FITS or the attribute that does not fit.  old: the
+ * version that this one replaces, or NULL.
+ */
 static int
-fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull, RowRef *ref)
+fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
+		 const RowRef *old, RowRef *ref)
 {
 	struct StoreLocal *local = store->local;
 	ShapePlan  *plan;
@@ -227,8 +263,10 @@ fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull, 
 			 store->id, row);
 	plan = plan_get(store, ref->block->shape);
 	prepare_row(plan, ref);
+	if (old != NULL && old->block->shape != ref->block->shape)
+		old = NULL;
 	epoch_enter();
-	misfit = encode_fields(store, plan, ref, values, isnull, &nrefs);
+	misfit = encode_fields(store, plan, ref, values, isnull, old, &nrefs);
 	epoch_exit();
 	if (misfit == FITS && nrefs > 0)
 		value_store_references(store, nrefs, local->ref_fields, local->ref_values,
@@ -275,7 +313,7 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 		if (ref->block->shape == newest)
 			widen_for(rel, store, newest, misfit, values[misfit], isnull[misfit]);
 		space_reserve_other(rel, store);
-		misfit = fill_row(store, local->other.row, values, isnull, ref);
+		misfit = fill_row(store, local->other.row, values, isnull, NULL, ref);
 		if (misfit == FITS)
 			return &local->other;
 	}
@@ -283,13 +321,14 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 
 /* Find a place for a row and fill it; begin is still EMPTY. */
 static Reservation *
-place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull, RowRef *ref)
+place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
+		  const RowRef *old, RowRef *ref)
 {
 	struct StoreLocal *local = store->local;
 	int			misfit;
 
 	space_reserve(rel, store, 1);
-	misfit = fill_row(store, local->main.row, values, isnull, ref);
+	misfit = fill_row(store, local->main.row, values, isnull, old, ref);
 	if (likely(misfit == FITS))
 	{
 		local->main.misfits = 0;
@@ -316,10 +355,25 @@ finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, ui
 
 /* ---- the interface ---- */
 
+/* The lines that the next version will be written to, while others are read. */
+static void
+prefetch_row(StoreDesc *store, uint64 row)
+{
+	const struct StoreLocal *local = store->local;
+	uint32		index = row % SOFORT_BLOCK_ROWS;
+	char	   *block = (char *) block_get(store->header, row / SOFORT_BLOCK_ROWS);
+
+	__builtin_prefetch(block, 1);
+	__builtin_prefetch(block + local->guess_offset + (Size) index * local->guess_stride, 1);
+	__builtin_prefetch(block + local->guess_mini_offset +
+					   (Size) index * local->guess_mini_stride, 1);
+}
+
 uint64
 store_next_row(Relation rel, StoreDesc *store)
 {
 	space_reserve(rel, store, 1);
+	prefetch_row(store, store->local->main.row);
 	return store->local->main.row;
 }
 
@@ -327,7 +381,7 @@ void
 store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
 			 uint64 begin, RowRef *ref)
 {
-	Reservation *r = place_row(rel, store, values, isnull, ref);
+	Reservation *r = place_row(rel, store, values, isnull, NULL, ref);
 
 	finish_row(store, r, ref, begin, WORD_EMPTY);
 	pm_drain();
@@ -343,7 +397,7 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 
 	if (store->local->main.count == 0)
 		space_reserve(rel, store, SOFORT_BLOCK_ROWS);
-	r = place_row(rel, store, values, isnull, ref);
+	r = place_row(rel, store, values, isnull, NULL, ref);
 	finish_row(store, r, ref, begin & ~BEGIN_HEAP_ONLY, end);
 }
 
@@ -364,7 +418,7 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 	txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
 	for (i = 0; i < n; i++)
 	{
-		if (fill_row(store, r->row, values[i], isnull[i], &ref) != FITS)
+		if (fill_row(store, r->row, values[i], isnull[i], NULL, &ref) != FITS)
 			break;
 		if (i == 0)
 			start = ref;
@@ -394,7 +448,7 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 		{
 			/* the next one does not fit */
 			RowRef		ref;
-			Reservation *r = place_row(rel, store, values[done], isnull[done], &ref);
+			Reservation *r = place_row(rel, store, values[done], isnull[done], NULL, &ref);
 
 			finish_row(store, r, &ref, begin, WORD_EMPTY);
 			rows[done++] = ref.row;
@@ -424,9 +478,11 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 
 	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);
 	__atomic_store_n(top, LINK_MAKE(ref->row), __ATOMIC_RELEASE);
-	pm_persist(top, sizeof(uint64));
+	pm_flush(top, sizeof(uint64));	/* needed with the commit, which drains it */
 	SOFORT_STOP("store-link-published");
-	chain_prune_inline(store, &root, old);
+	/* looking at older versions costs cache misses; by a hash, so no row is left out */
+	if (hash_bytes_uint32((uint32) (begin ^ (begin >> 32))) % PRUNE_ONE_IN == 0)
+		chain_prune_inline(store, &root, old);
 	LWLockRelease(chain_lock(store->id, root.row));
 }
 
@@ -434,7 +490,7 @@ void
 store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const Datum *values,
 					   const bool *isnull, uint64 begin, bool heap_only, RowRef *ref)
 {
-	Reservation *r = place_row(rel, store, values, isnull, ref);
+	Reservation *r = place_row(rel, store, values, isnull, old, ref);
 	uint64	   *slot;
 
 	if (heap_only)
@@ -447,7 +503,7 @@ store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const 
 	pm_drain();
 	SOFORT_STOP("store-row-written");
 	__atomic_store_n(slot, LINK_MAKE(ref->row), __ATOMIC_RELEASE);
-	pm_persist(slot, sizeof(uint64));
+	pm_flush(slot, sizeof(uint64));
 	SOFORT_STOP("store-successor-published");
 }
 

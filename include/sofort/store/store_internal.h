@@ -245,6 +245,16 @@ struct StoreLocal
 	/* prefetch: layout of the newest shape */
 	uint32		guess_offset;
 	uint32		guess_stride;
+	uint32		guess_mini_offset;	/* of the first minipage */
+	uint32		guess_mini_stride;
+
+	/*
+	 * Root of the version that store_chain_fetch() found last: an UPDATE asks
+	 * for it.  Row and begin word together name one version for ever.
+	 */
+	uint64		fetched_row;
+	uint64		fetched_begin;
+	uint64		fetched_root;
 };
 
 /* ---- registry.c ---- */
