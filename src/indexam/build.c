@@ -155,7 +155,7 @@ insert_entry(BuildState *build, uint8 *entry)
 
 	keys_place(&place, build->keys, entry, 0);
 	epoch_enter();
-	result = tree_insert(build->tree, entry, &place.probe);
+	result = tree_insert(build->tree, entry, &place.probe, &build->keys->order);
 	epoch_exit();
 	if (result == TREE_FULL)
 		index_arena_full(build->keys->index);
@@ -408,7 +408,8 @@ check_unique(BuildState *build, Relation heap, bool nulls_not_distinct)
 		if (!first)
 			keys_place(&place, build->keys, leaf.high, 0);
 		epoch_enter();
-		tree_read_leaf(build->tree, first ? NULL : &place.probe, false, NULL, NULL, &leaf);
+		tree_read_leaf(build->tree, first ? NULL : &place.probe, false, NULL, NULL,
+					   &build->keys->order, &leaf);
 		epoch_exit();
 		first = false;
 		check_leaf(build, heap, &leaf, previous, &has_previous, nulls_not_distinct);

@@ -80,13 +80,13 @@ plain_insert(IndexKeys *keys, const uint8 *entry)
 
 	keys_place(&place, keys, entry, 0);
 	epoch_enter();
-	result = tree_insert(keys->tree, entry, &place.probe);
+	result = tree_insert(keys->tree, entry, &place.probe, &keys->order);
 	if (result == TREE_FULL)
 	{
 		/* twice, as what was retired last waits for an epoch */
 		tree_reclaim(keys->tree);
 		tree_reclaim(keys->tree);
-		result = tree_insert(keys->tree, entry, &place.probe);
+		result = tree_insert(keys->tree, entry, &place.probe, &keys->order);
 	}
 	epoch_exit();
 	if (result == TREE_DONE)

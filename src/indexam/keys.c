@@ -207,6 +207,12 @@ keys_format(Relation index, KeyFormat *format)
 	format->key_len = Max(format->key_len, TREE_MIN_KEY);
 }
 
+static int
+order_entries(void *arg, const uint8 *a, const uint8 *b)
+{
+	return keys_compare_entries((const IndexKeys *) arg, a, b);
+}
+
 void
 keys_init(IndexKeys *keys, Relation index)
 {
@@ -215,6 +221,8 @@ keys_init(IndexKeys *keys, Relation index)
 	keys->index = index;
 	keys->shared = NULL;
 	keys->tree = NULL;
+	keys->order.compare = order_entries;
+	keys->order.arg = keys;
 	for (i = 0; i < keys->format.nkeys; i++)
 		keys->compare[i] = index_getprocinfo(index, i + 1, BTORDER_PROC);
 }

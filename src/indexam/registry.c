@@ -539,7 +539,7 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 
 		stats->entries = pg_atomic_read_u64((pg_atomic_uint64 *) &tree->entries);
 		stats->nodes = tree->nodes;
-		stats->bytes_dram = tree_bytes(tree) + sizeof(SofortIndex) + shared->format->size;
+		stats->bytes_dram = tree_dram_bytes(tree) + sizeof(SofortIndex) + shared->format->size;
 		stats->height = tree_height(tree);
 	}
 }

@@ -114,7 +114,7 @@ read_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
 			lower = seek;
 	}
 	epoch_enter();
-	tree_read_leaf(so->keys.tree, seek, backward, lower, upper, &batch->leaf);
+	tree_read_leaf(so->keys.tree, seek, backward, lower, upper, &so->keys.order, &batch->leaf);
 	set_more(so, dir, fence);
 	copy_tuples(so);
 	epoch_exit();

@@ -23,14 +23,21 @@ struct TreeChunk
 	TreeNode   *nodes;			/* aligned to cache lines */
 };
 
-/* Wait a little for whoever holds a latch: it cannot be interrupted. */
-void
-tree_pause(int *spins)
+/* Wait for whoever holds the latch, which is not for long; the node's version. */
+uint64
+tree_wait_for_node(const Tree *tree, TreeNode *node)
 {
-	if (++*spins < 200)
-		__builtin_ia32_pause();
-	else
-		pg_usleep(*spins < 1000 ? 1 : 1000);
+	int			spins = 0;
+	uint64		v;
+
+	while ((v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE)) & VERSION_LATCHED)
+	{
+		if (++spins < 200)
+			__builtin_ia32_pause();
+		else
+			pg_usleep(spins < 1000 ? 1 : 1000);
+	}
+	return v;
 }
 
 Tree *
@@ -47,8 +54,9 @@ tree_create(int key_len, bool has_tuples)
 	Assert(tree->stride <= TREE_MAX_STRIDE);
 	tree->has_tuples = has_tuples;
 	tree->leaf_capacity = TREE_NODE_DATA / tree->stride;
-	tree->inner_capacity = (TREE_NODE_DATA - sizeof(TreeNode *)) /
-		(tree->stride + sizeof(TreeNode *));
+	tree->inner_capacity = (TREE_NODE_DATA - sizeof(uint64)) / (tree->stride + sizeof(uint64));
+	tree->placement = TREE_DRAM;
+	tree->life = (uint32) pool_life();
 	tree->next_chunk = 1;
 	tree->node_bytes = sizeof(Tree);
 	SpinLockInit(&tree->mutex);
@@ -175,7 +183,8 @@ tree_node_alloc(Tree *tree, int level)
 			return NULL;
 		node = node_take(tree);
 	}
-	node->version = (node->version & ~(VERSION_OBSOLETE | VERSION_LATCHED)) + VERSION_STEP;
+	node->version = version_next(((uint64) tree->life << 32) |
+								 ((uint32) node->version & ~(VERSION_OBSOLETE | VERSION_LATCHED)));
 	node->level = level;
 	node->n = 0;
 	return node;
@@ -283,7 +292,7 @@ release_tuples(Tree *tree, TreeNode *node)
 	if (node->level > 0)
 	{
 		for (i = 0; i <= node->n; i++)
-			release_tuples(tree, node_children(node)[i]);
+			release_tuples(tree, node_child(tree, node, i));
 	}
 }
 
@@ -327,7 +336,7 @@ tree_height(const Tree *tree)
 }
 
 uint64
-tree_bytes(const Tree *tree)
+tree_dram_bytes(const Tree *tree)
 {
 	return tree->node_bytes +
 		pg_atomic_read_u64((pg_atomic_uint64 *) &tree->tuple_bytes);

@@ -32,7 +32,7 @@ add_child(TreeBuilder *builder, int level, const uint8 *separator, TreeNode *lef
 		node = tree_node_alloc(tree, level);
 		if (node == NULL)
 			return false;
-		node_children(node)[0] = left;
+		node_refs(node)[0] = node_ref(tree, left);
 		builder->level[level] = node;
 		builder->nlevels++;
 		tree->root = node;
@@ -44,12 +44,12 @@ add_child(TreeBuilder *builder, int level, const uint8 *separator, TreeNode *lef
 
 		if (next == NULL)
 			return false;
-		node_children(next)[0] = child;
+		node_refs(next)[0] = node_ref(tree, child);
 		builder->level[level] = next;
 		return add_child(builder, level + 1, separator, node, next);
 	}
 	memcpy(node_entries(tree, node) + node->n * tree->stride, separator, tree->stride);
-	node_children(node)[++node->n] = child;
+	node_refs(node)[++node->n] = node_ref(tree, child);
 	entry_add_ref(tree, separator);
 	return true;
 }

@@ -18,7 +18,7 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 	for (;;)
 	{
 		TreeNode   *node = tree_root(tree);
-		uint64		v = node_version(node);
+		uint64		v = node_version(tree, node);
 
 		if (tree_root(tree) != node)
 			continue;
@@ -39,10 +39,10 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 									 Min(node->n, tree->inner_capacity), probe, true);
 			if (slot < 0)
 				break;
-			child = node_children(node)[slot];
+			child = node_child(tree, node, slot);
 			if (!node_unchanged(node, v))
 				break;
-			child_version = node_version(child);
+			child_version = node_version(tree, child);
 			if (!node_unchanged(node, v))
 				break;
 			node = child;
@@ -158,14 +158,14 @@ merge(Tree *tree, const MergePair *pair)
 		/* the separator comes down with its reference */
 		memcpy(end, separator, tree->stride);
 		memcpy(end + tree->stride, node_entries(tree, right), right->n * tree->stride);
-		memcpy(node_children(left) + left->n + 1, node_children(right),
-			   (right->n + 1) * sizeof(TreeNode *));
+		memcpy(node_refs(left) + left->n + 1, node_refs(right),
+			   (right->n + 1) * sizeof(uint64));
 		left->n += right->n + 1;
 	}
 	after = parent->n - pair->slot - 1;
 	memmove(separator, separator + tree->stride, after * tree->stride);
-	memmove(node_children(parent) + pair->slot + 1, node_children(parent) + pair->slot + 2,
-			after * sizeof(TreeNode *));
+	memmove(node_refs(parent) + pair->slot + 1, node_refs(parent) + pair->slot + 2,
+			after * sizeof(uint64));
 	parent->n--;
 
 	node_unlatch_obsolete(right);
@@ -186,7 +186,7 @@ lower_root(Tree *tree, TreeNode *root, uint64 version)
 	{
 		if (tree_root(tree) == root)
 		{
-			tree_set_root(tree, node_children(root)[0]);
+			tree_set_root(tree, node_child(tree, root, 0));
 			node_unlatch_obsolete(root);
 			tree_node_retire(tree, root);
 		}
@@ -212,20 +212,20 @@ try_pair(Tree *tree, TreeNode *node, uint64 v, const TreeProbe *probe, TreeNode 
 	slot = tree_count_before(tree, node, v, node_entries(tree, node), n, probe, true);
 	if (slot < 0)
 		return false;
-	*child = node_children(node)[slot];
+	*child = node_child(tree, node, slot);
 	pair.slot = slot < n ? slot : slot - 1;
 	if (n > 0)
 	{
-		pair.left = node_children(node)[pair.slot];
-		pair.right = node_children(node)[pair.slot + 1];
+		pair.left = node_child(tree, node, pair.slot);
+		pair.right = node_child(tree, node, pair.slot + 1);
 	}
 	if (!node_unchanged(node, v))
 		return false;
-	*child_version = node_version(*child);
+	*child_version = node_version(tree, *child);
 	if (n > 0)
 	{
-		pair.left_version = node_version(pair.left);
-		pair.right_version = node_version(pair.right);
+		pair.left_version = node_version(tree, pair.left);
+		pair.right_version = node_version(tree, pair.right);
 		*child_version = *child == pair.left ? pair.left_version : pair.right_version;
 		if (!node_unchanged(node, v))
 			return false;
@@ -243,7 +243,7 @@ tree_shrink(Tree *tree, const TreeProbe *probe)
 	while (tries++ < 100)
 	{
 		TreeNode   *node = tree_root(tree);
-		uint64		v = node_version(node);
+		uint64		v = node_version(tree, node);
 		bool		again = false;
 
 		if (tree_root(tree) != node)

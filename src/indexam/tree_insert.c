@@ -53,17 +53,17 @@ static void
 link_right(Tree *tree, Descent *d, TreeNode *new_root, const uint8 *separator, TreeNode *right)
 {
 	TreeNode   *parent = d->parent != NULL ? d->parent : new_root;
-	TreeNode  **children = node_children(parent);
+	uint64	   *refs = node_refs(parent);
 	int			slot = d->parent != NULL ? d->slot : 0;
 	uint8	   *place;
 
 	if (d->parent == NULL)
-		children[0] = d->node;
+		refs[0] = node_ref(tree, d->node);
 	place = node_entries(tree, parent) + slot * tree->stride;
 	memmove(place + tree->stride, place, (parent->n - slot) * tree->stride);
-	memmove(children + slot + 2, children + slot + 1, (parent->n - slot) * sizeof(TreeNode *));
+	memmove(refs + slot + 2, refs + slot + 1, (parent->n - slot) * sizeof(uint64));
 	memcpy(place, separator, tree->stride);
-	children[slot + 1] = right;
+	refs[slot + 1] = node_ref(tree, right);
 	parent->n++;
 	if (d->parent == NULL)
 		tree_set_root(tree, new_root);
@@ -117,8 +117,7 @@ split_node(Tree *tree, Descent *d)
 		memcpy(separator, entries + keep * tree->stride, tree->stride);
 		memcpy(node_entries(tree, right), entries + (keep + 1) * tree->stride,
 			   right->n * tree->stride);
-		memcpy(node_children(right), node_children(node) + keep + 1,
-			   (right->n + 1) * sizeof(TreeNode *));
+		memcpy(node_refs(right), node_refs(node) + keep + 1, (right->n + 1) * sizeof(uint64));
 	}
 	node->n = keep;
 	link_right(tree, d, new_root, separator, right);
@@ -193,7 +192,7 @@ step_down(Tree *tree, Descent *d, const TreeProbe *probe)
 	slot = tree_count_before(tree, node, d->version, node_entries(tree, node), n, probe, true);
 	if (slot < 0)
 		return false;
-	child = node_children(node)[slot];
+	child = node_child(tree, node, slot);
 	if (!node_unchanged(node, d->version))
 		return false;
 	d->parent = node;
@@ -201,7 +200,7 @@ step_down(Tree *tree, Descent *d, const TreeProbe *probe)
 	d->slot = slot;
 	d->rightmost = d->rightmost && slot == n;
 	d->node = child;
-	d->version = node_version(child);
+	d->version = node_version(tree, child);
 	return node_unchanged(node, d->parent_version);
 }
 
@@ -216,7 +215,7 @@ descend(Tree *tree, Descent *d, const TreeProbe *probe)
 		d->parent = NULL;
 		d->rightmost = true;
 		d->node = tree_root(tree);
-		d->version = node_version(d->node);
+		d->version = node_version(tree, d->node);
 		if (tree_root(tree) != d->node)
 			continue;
 		while (d->node->level > 0)
@@ -254,7 +253,7 @@ is_equal(Tree *tree, const Descent *d, int pos, int n, const TreeProbe *probe)
 }
 
 TreeResult
-tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe)
+tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe, const TreeOrder *order)
 {
 	for (;;)
 	{

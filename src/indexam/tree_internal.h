@@ -14,17 +14,19 @@
 #include "port/pg_bswap.h"
 #include "sofort/indexam/tree.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/pool.h"
 #include "storage/spin.h"
 
 #define VERSION_LATCHED		UINT64CONST(1)
 #define VERSION_OBSOLETE	UINT64CONST(2)
-#define VERSION_STEP		UINT64CONST(4)
+#define VERSION_STEP		4
+#define VERSION_LIFE(v)		((uint32) ((v) >> 32))
 
 extern TreeNode *tree_node_alloc(Tree *tree, int level);
 extern void tree_node_unused(Tree *tree, TreeNode *node);
 extern void tree_node_retire(Tree *tree, TreeNode *node);
 extern void tree_tuple_release(Tree *tree, TreeTuple *tuple);
-extern void tree_pause(int *spins);
+extern uint64 tree_wait_for_node(const Tree *tree, TreeNode *node);
 
 /* ---- latches ---- */
 
@@ -33,20 +35,12 @@ extern void tree_pause(int *spins);
  * reads goes on to check the pointer that led here, which has changed.
  */
 static inline uint64
-node_version(const TreeNode *node)
+node_version(const Tree *tree, const TreeNode *node)
 {
 	uint64		v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE);
 
-	if (unlikely(v & VERSION_LATCHED))
-	{
-		int			spins = 0;
-
-		do
-		{
-			tree_pause(&spins);
-			v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE);
-		} while (v & VERSION_LATCHED);
-	}
+	if (unlikely((v & VERSION_LATCHED) || VERSION_LIFE(v) != tree->life))
+		v = tree_wait_for_node(tree, (TreeNode *) node);
 	return v;
 }
 
@@ -71,11 +65,18 @@ node_latch(TreeNode *node, uint64 version)
 									   false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
+/* One change later; the counter stays clear of the life. */
+static inline uint64
+version_next(uint64 v)
+{
+	return (v & ~(uint64) PG_UINT32_MAX) | (uint32) ((uint32) v + VERSION_STEP);
+}
+
 static inline void
 node_unlatch(TreeNode *node)
 {
-	__atomic_store_n(&node->version,
-					 (node->version & ~VERSION_LATCHED) + VERSION_STEP, __ATOMIC_RELEASE);
+	__atomic_store_n(&node->version, version_next(node->version & ~VERSION_LATCHED),
+					 __ATOMIC_RELEASE);
 }
 
 /* Give the latch back without having changed anything. */
@@ -89,16 +90,29 @@ static inline void
 node_unlatch_obsolete(TreeNode *node)
 {
 	__atomic_store_n(&node->version,
-					 ((node->version & ~VERSION_LATCHED) | VERSION_OBSOLETE) + VERSION_STEP,
+					 version_next((node->version & ~VERSION_LATCHED) | VERSION_OBSOLETE),
 					 __ATOMIC_RELEASE);
 }
 
 /* ---- contents ---- */
 
-static inline TreeNode **
-node_children(const TreeNode *node)
+/* References to children: see Tree.ref_base */
+static inline uint64 *
+node_refs(const TreeNode *node)
 {
-	return (TreeNode **) node->data;
+	return (uint64 *) node->data;
+}
+
+static inline TreeNode *
+node_child(const Tree *tree, const TreeNode *node, int i)
+{
+	return (TreeNode *) (tree->ref_base + node_refs(node)[i]);
+}
+
+static inline uint64
+node_ref(const Tree *tree, const TreeNode *node)
+{
+	return (uint64) node - tree->ref_base;
 }
 
 /* Entries of a leaf, separators of an inner node */
@@ -106,7 +120,7 @@ static inline uint8 *
 node_entries(const Tree *tree, const TreeNode *node)
 {
 	return (uint8 *) node->data +
-		(node->level == 0 ? 0 : (tree->inner_capacity + 1) * sizeof(TreeNode *));
+		(node->level == 0 ? 0 : (tree->inner_capacity + 1) * sizeof(uint64));
 }
 
 static inline int

@@ -45,7 +45,7 @@ static TreeNode *
 descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *version)
 {
 	TreeNode   *node = tree_root(tree);
-	uint64		v = node_version(node);
+	uint64		v = node_version(tree, node);
 
 	leaf->has_low = leaf->has_high = false;
 	if (tree_root(tree) != node)
@@ -59,11 +59,11 @@ descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *
 
 		if (slot < 0)
 			return NULL;
-		child = node_children(node)[slot];
+		child = node_child(tree, node, slot);
 		note_fences(tree, node, slot, n, leaf);
 		if (!node_unchanged(node, v))
 			return NULL;
-		child_version = node_version(child);
+		child_version = node_version(tree, child);
 		if (!node_unchanged(node, v))
 			return NULL;
 		node = child;
@@ -95,7 +95,7 @@ find_range(const Tree *tree, const TreeNode *node, uint64 v, const uint8 *base, 
 
 void
 tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before, const TreeProbe *lower,
-			   const TreeProbe *upper, TreeLeaf *leaf)
+			   const TreeProbe *upper, const TreeOrder *order, TreeLeaf *leaf)
 {
 	for (;;)
 	{

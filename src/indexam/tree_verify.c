@@ -10,14 +10,19 @@
 typedef struct VerifyState
 {
 	Tree	   *tree;
-	TreeOrder	order;
-	void	   *order_arg;
+	const TreeOrder *order;
 	TreeReport	report;
 	void	   *report_arg;
 	const uint8 *previous;		/* last leaf entry seen */
 	uint64		entries;
 	uint64		nodes;
 } VerifyState;
+
+static int
+compare(VerifyState *state, const uint8 *a, const uint8 *b)
+{
+	return state->order->compare(state->order->arg, a, b);
+}
 
 static void
 problem(VerifyState *state, const TreeNode *node, const char *text)
@@ -41,11 +46,11 @@ verify_entries(VerifyState *state, TreeNode *node, const uint8 *low, const uint8
 	{
 		const uint8 *e = entries + i * tree->stride;
 
-		if (i > 0 && state->order(state->order_arg, e - tree->stride, e) >= 0)
+		if (i > 0 && compare(state, e - tree->stride, e) >= 0)
 			problem(state, node, "entries are not in ascending order");
-		if (low != NULL && state->order(state->order_arg, low, e) > 0)
+		if (low != NULL && compare(state, low, e) > 0)
 			problem(state, node, "an entry is below the separator of its node");
-		if (high != NULL && state->order(state->order_arg, e, high) >= 0)
+		if (high != NULL && compare(state, e, high) >= 0)
 			problem(state, node, "an entry is not below the next separator");
 	}
 }
@@ -75,7 +80,7 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 		if (node->n > 0)
 		{
 			if (state->previous != NULL &&
-				state->order(state->order_arg, state->previous, node->data) >= 0)
+				compare(state, state->previous, node->data) >= 0)
 				problem(state, node, "leaves are not in ascending order");
 			state->previous = node->data + (node->n - 1) * tree->stride;
 		}
@@ -86,17 +91,17 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 	{
 		uint8	   *entries = node_entries(tree, node);
 
-		verify_node(state, node_children(node)[i], level - 1,
+		verify_node(state, node_child(tree, node, i), level - 1,
 					i > 0 ? entries + (i - 1) * tree->stride : low,
 					i < node->n ? entries + i * tree->stride : high);
 	}
 }
 
 uint64
-tree_verify(Tree *tree, TreeOrder order, void *order_arg, TreeReport report, void *report_arg)
+tree_verify(Tree *tree, const TreeOrder *order, TreeReport report, void *report_arg)
 {
-	VerifyState state = {.tree = tree, .order = order, .order_arg = order_arg,
-	.report = report, .report_arg = report_arg};
+	VerifyState state = {.tree = tree, .order = order, .report = report,
+	.report_arg = report_arg};
 	TreeNode   *root = tree_root(tree);
 
 	verify_node(&state, root, root->level, NULL, NULL);

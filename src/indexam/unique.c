@@ -102,7 +102,7 @@ check_key(UniqueCheck *uc)
 	keys_place(&upper, uc->keys, uc->entry, 1);
 	for (;;)
 	{
-		tree_read_leaf(tree, seek, false, seek, &upper.probe, &leaf);
+		tree_read_leaf(tree, seek, false, seek, &upper.probe, &uc->keys->order, &leaf);
 		for (i = 0; i < leaf.n; i++)
 			if (check_entry(uc, leaf.entries + i * tree->stride) == STEP_STOP)
 				return;
@@ -143,12 +143,12 @@ insert_now(UniqueCheck *uc)
 	TreeResult	result;
 
 	keys_place(&place, uc->keys, uc->entry, 0);
-	result = tree_insert(uc->keys->tree, uc->entry, &place.probe);
+	result = tree_insert(uc->keys->tree, uc->entry, &place.probe, &uc->keys->order);
 	if (result == TREE_FULL)
 	{
 		tree_reclaim(uc->keys->tree);
 		tree_reclaim(uc->keys->tree);
-		result = tree_insert(uc->keys->tree, uc->entry, &place.probe);
+		result = tree_insert(uc->keys->tree, uc->entry, &place.probe, &uc->keys->order);
 	}
 	return result;
 }

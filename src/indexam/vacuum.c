@@ -81,7 +81,7 @@ vacuum_leaf(VacuumState *state, bool first)
 	int			deleted;
 
 	epoch_enter();
-	tree_read_leaf(tree, seek, false, seek, NULL, &state->leaf);
+	tree_read_leaf(tree, seek, false, seek, NULL, &state->keys.order, &state->leaf);
 	if (state->leaf.has_high)
 		keep_fence(state);
 	deleted = delete_from_leaf(state);
@@ -121,7 +121,7 @@ am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	}
 	tree_reclaim(state->keys.tree);
 	tree_reclaim(state->keys.tree);
-	stats->num_pages = (BlockNumber) (tree_bytes(state->keys.tree) / BLCKSZ + 1);
+	stats->num_pages = (BlockNumber) (tree_dram_bytes(state->keys.tree) / BLCKSZ + 1);
 	if (state->fence_tuple != NULL)
 		pfree(state->fence_tuple);
 	pfree(state);

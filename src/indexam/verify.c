@@ -24,12 +24,6 @@ typedef struct VerifyState
 	MemoryContext context;
 } VerifyState;
 
-static int
-order_entries(void *arg, const uint8 *a, const uint8 *b)
-{
-	return keys_compare_entries(&((VerifyState *) arg)->keys, a, b);
-}
-
 /* The values of an entry, encoded again, give its bytes. */
 static void
 verify_entry(VerifyState *state, const uint8 *entry)
@@ -69,7 +63,8 @@ verify_leaves(VerifyState *state)
 		CHECK_FOR_INTERRUPTS();
 		if (!first)
 			keys_place(&fence, &state->keys, leaf.high, 0);
-		tree_read_leaf(state->keys.tree, first ? NULL : &fence.probe, false, NULL, NULL, &leaf);
+		tree_read_leaf(state->keys.tree, first ? NULL : &fence.probe, false, NULL, NULL,
+					   &state->keys.order, &leaf);
 		first = false;
 		old = MemoryContextSwitchTo(state->context);
 		for (i = 0; i < leaf.n; i++)
@@ -89,7 +84,7 @@ indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void 
 										  ALLOCSET_DEFAULT_SIZES);
 	/* nobody writes: one epoch for all is no burden */
 	epoch_enter();
-	(void) tree_verify(state.keys.tree, order_entries, &state, problem, arg);
+	(void) tree_verify(state.keys.tree, &state.keys.order, problem, arg);
 	verify_leaves(&state);
 	epoch_exit();
 	MemoryContextDelete(state.context);

@@ -68,6 +68,7 @@ typedef struct IndexKeys
 	Relation	index;
 	struct SofortIndex *shared; /* NULL until attached, see registry.h */
 	Tree	   *tree;			/* NULL until ready */
+	TreeOrder	order;			/* points to this struct */
 	FmgrInfo   *compare[INDEX_MAX_KEYS];
 	KeyFormat	format;
 } IndexKeys;

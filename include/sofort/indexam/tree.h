@@ -44,11 +44,20 @@ typedef struct TreeTuple
 	IndexTupleData tuple;		/* and what follows it */
 } TreeTuple;
 
+/* Where a tree lies. */
+typedef enum TreePlacement
+{
+	TREE_DRAM,
+	TREE_PMEM,
+	TREE_HYBRID					/* leaves in the pool, inner nodes in DRAM */
+} TreePlacement;
+
 /*
- * Node.  version: bit 0 latched, bit 1 obsolete, the rest counts changes and
- * is never reset.  Leaf: n entries at data.  Inner node (level > 0): n
- * separators and n + 1 children, the children first; separator i is a lower
- * bound of everything below child i + 1.
+ * Node.  version: bit 0 latched, bit 1 obsolete, 2..31 count changes and are
+ * never reset within a server life, 32..63 the life: that of an earlier one
+ * reads as neither latched nor obsolete.  Leaf: n entries at data.  Inner node
+ * (level > 0): n separators and n + 1 children, the children first; separator i
+ * is a lower bound of everything below child i + 1.
  */
 typedef struct TreeNode
 {
@@ -72,6 +81,9 @@ typedef struct Tree
 	uint16		leaf_capacity;
 	uint16		inner_capacity; /* separators */
 	bool		has_tuples;
+	uint8		placement;		/* TreePlacement */
+	uint32		life;			/* of the server, as in versions of nodes */
+	uint64		ref_base;		/* address = ref_base + reference to a child */
 
 	TreeNode   *root;			/* changed under the old root's latch */
 
@@ -116,6 +128,15 @@ struct TreeProbe
 	void	   *arg;
 };
 
+/* The complete order of two entries, ties included.  May raise an error. */
+typedef int (*TreeCompareEntries) (void *arg, const uint8 *a, const uint8 *b);
+
+typedef struct TreeOrder
+{
+	TreeCompareEntries compare;
+	void	   *arg;
+} TreeOrder;
+
 typedef enum TreeResult
 {
 	TREE_DONE,					/* inserted, deleted, found */
@@ -141,7 +162,7 @@ typedef struct TreeLeaf
 
 /* ---- tree.c ---- */
 
-/* NULL if the arena is full.  The caller owns the tree. */
+/* An empty tree in DRAM; NULL if the arena is full.  The caller owns it. */
 extern Tree *tree_create(int key_len, bool has_tuples);
 
 /* Free everything.  No other process may use the tree. */
@@ -157,12 +178,13 @@ extern void tree_tuple_discard(Tree *tree, TreeTuple *tuple);
 extern void tree_reclaim(Tree *tree);
 
 extern int	tree_height(const Tree *tree);
-extern uint64 tree_bytes(const Tree *tree);
+extern uint64 tree_dram_bytes(const Tree *tree);
 
 /* ---- tree_insert.c ---- */
 
 /* Insert the entry at its place; probe is the same entry, exactly. */
-extern TreeResult tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe);
+extern TreeResult tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe,
+							  const TreeOrder *order);
 
 /* ---- tree_delete.c ---- */
 
@@ -183,7 +205,8 @@ extern void tree_shrink(Tree *tree, const TreeProbe *probe);
  * before).  before: the leaf that holds what comes before the probe.
  */
 extern void tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before,
-						   const TreeProbe *lower, const TreeProbe *upper, TreeLeaf *leaf);
+						   const TreeProbe *lower, const TreeProbe *upper,
+						   const TreeOrder *order, TreeLeaf *leaf);
 
 /* Sign of probe - entry (private copy or separator). */
 extern int	tree_probe_compare(const Tree *tree, const TreeProbe *probe, const uint8 *entry);
@@ -216,14 +239,13 @@ extern uint8 *tree_sort(uint8 *entries, uint8 *scratch, uint64 n, int stride, in
 /* ---- tree_verify.c ---- */
 
 typedef void (*TreeReport) (void *arg, const char *place, const char *problem);
-typedef int (*TreeOrder) (void *arg, const uint8 *a, const uint8 *b);
 
 /*
  * Walk the whole tree: order within and between nodes, separators, levels,
  * counts.  No other process may change it meanwhile.  Returns the number of
  * entries.
  */
-extern uint64 tree_verify(Tree *tree, TreeOrder order, void *order_arg, TreeReport report,
+extern uint64 tree_verify(Tree *tree, const TreeOrder *order, TreeReport report,
 						  void *report_arg);
 
 /* ---- parts of an entry ---- */
