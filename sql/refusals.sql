@@ -43,27 +43,8 @@ END $$;
 RESET client_min_messages;
 CREATE TABLE s_x (i int PRIMARY KEY, t text) USING sofort;
 INSERT INTO s_x VALUES (1, 'one');
--- temporary and unlogged tables
+-- temporary tables: sql/temporary.sql
 CREATE TEMP TABLE s_t (i int) USING sofort;
-CREATE UNLOGGED TABLE s_t (i int) USING sofort;
-CREATE TEMP TABLE s_t USING sofort AS SELECT 1;
-CREATE TABLE pg_temp.s_t (i int) USING sofort;
-CREATE MATERIALIZED VIEW s_mv USING sofort AS SELECT 1 AS i;
-CREATE UNIQUE INDEX ON s_mv (i);
-REFRESH MATERIALIZED VIEW CONCURRENTLY s_mv;
-REFRESH MATERIALIZED VIEW s_mv;
-ALTER TABLE s_x SET UNLOGGED;
-SET default_table_access_method = sofort;
-CREATE TEMP TABLE s_t (i int);
-SELECT 1 AS i INTO TEMP s_t;
-SELECT 1 AS i INTO UNLOGGED s_t;
-CREATE TEMP TABLE s_t USING heap AS SELECT 1 AS i;
-CREATE TEMP TABLE s_tp (i int) PARTITION BY LIST (i);
-RESET default_table_access_method;
-CREATE UNLOGGED TABLE s_ul (i int) USING heap;
-ALTER TABLE s_ul SET ACCESS METHOD sofort;
-ALTER TABLE s_t SET ACCESS METHOD sofort;
-ALTER TABLE s_ul SET LOGGED, SET ACCESS METHOD sofort;
 -- two-phase commit, also for locks only
 BEGIN;
 INSERT INTO s_x VALUES (2, 'two');

@@ -88,7 +88,6 @@ takes_sofort_constraints(const TableTraits *t)
 {
 	return sofort_default_index == EXEC_DEFAULT_INDEX_SOFORT &&
 		t->relkind == RELKIND_RELATION &&
-		t->persistence == RELPERSISTENCE_PERMANENT &&
 		!t->is_partition &&
 		OidIsValid(t->am) && t->am == exec_table_am_oid();
 }
@@ -279,8 +278,8 @@ fix_new_constraints(AlterTableStmt *stmt, Oid relid, const TableTraits *t)
 
 /* ---- ALTER TABLE: existing indexes ---- */
 
-static Oid
-relation_am(Oid relid)
+Oid
+exec_relation_am(Oid relid)
 {
 	TableTraits t;
 
@@ -362,7 +361,7 @@ remember_recreated(AlterFollowUp *follow_up, Oid root, bool recurse, LOCKMODE lo
 	{
 		ListCell   *lc2;
 
-		if (relation_am(lfirst_oid(lc)) != exec_table_am_oid())
+		if (exec_relation_am(lfirst_oid(lc)) != exec_table_am_oid())
 			continue;
 		foreach(lc2, indexes_of(lfirst_oid(lc)))
 		{
@@ -370,7 +369,7 @@ remember_recreated(AlterFollowUp *follow_up, Oid root, bool recurse, LOCKMODE lo
 			Oid			constraint;
 			Recreated  *r;
 
-			if (relation_am(index) != index_am ||
+			if (exec_relation_am(index) != index_am ||
 				!OidIsValid(constraint = unique_constraint_of(index)))
 				continue;
 			r = palloc(sizeof(Recreated));
@@ -393,7 +392,7 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 {
 	Oid			index = get_relname_relid(c->indexname, get_rel_namespace(relid));
 
-	if (!OidIsValid(index) || relation_am(index) != exec_index_am_oid() ||
+	if (!OidIsValid(index) || exec_relation_am(index) != exec_index_am_oid() ||
 		IndexGetRelation(index, true) != relid || list_member_oid(follow_up->to_sofort, index))
 		return;
 	LockRelationOid(index, AccessExclusiveLock);
@@ -424,7 +423,7 @@ retype_indexes(AlterFollowUp *follow_up, Oid relid, const TableTraits *before, c
 	foreach(lc, indexes_of(relid))
 	{
 		Oid			index = lfirst_oid(lc);
-		Oid			am = relation_am(index);
+		Oid			am = exec_relation_am(index);
 		Oid			new_am = am;
 
 		if (am == index_am && after->am != exec_table_am_oid())
@@ -457,7 +456,7 @@ prepare_partition(const PartitionCmd *cmd)
 	{
 		Oid			index = lfirst_oid(lc);
 
-		if (relation_am(index) != index_am || !index_is_unique(index))
+		if (exec_relation_am(index) != index_am || !index_is_unique(index))
 			continue;
 		LockRelationOid(index, AccessExclusiveLock);
 		index_keep_options(index, BTREE_AM_OID);
@@ -481,7 +480,6 @@ alter_is_relevant(const AlterTableStmt *stmt)
 			case AT_AlterColumnType:
 			case AT_AttachPartition:
 			case AT_SetAccessMethod:
-			case AT_SetUnLogged:
 				return true;
 			default:
 				break;
@@ -521,7 +519,8 @@ constraint_before_alter(AlterTableStmt *stmt)
 		(before.relkind != RELKIND_RELATION && before.relkind != RELKIND_PARTITIONED_TABLE &&
 		 before.relkind != RELKIND_MATVIEW))
 		return NULL;
-	refuse_alter_table(relid, stmt);
+	if (before.persistence == RELPERSISTENCE_TEMP)
+		temporary_before_alter(relid, stmt);
 
 	after = before;
 	foreach(lc, stmt->cmds)
@@ -556,11 +555,11 @@ convert_recreated(const AlterFollowUp *follow_up)
 
 		if (!OidIsValid(index))
 			continue;
-		convert = relation_am(index) == BTREE_AM_OID;
-		if (convert && (relation_am(r->relid) != exec_table_am_oid() ||
+		convert = exec_relation_am(index) == BTREE_AM_OID;
+		if (convert && (exec_relation_am(r->relid) != exec_table_am_oid() ||
 						!index_types_fit(index, index_am)))
 			continue;
-		if (r->options != (Datum) 0 && (convert || relation_am(index) == index_am))
+		if (r->options != (Datum) 0 && (convert || exec_relation_am(index) == index_am))
 			index_set_options(index, r->options);
 		if (convert)
 			index_convert(index, index_am, true);
@@ -584,8 +583,8 @@ constraint_after_alter(AlterFollowUp *follow_up)
 	{
 		Oid			index = lfirst_oid(lc);
 
-		if (relation_am(index) == BTREE_AM_OID &&
-			relation_am(IndexGetRelation(index, false)) == exec_table_am_oid())
+		if (exec_relation_am(index) == BTREE_AM_OID &&
+			exec_relation_am(IndexGetRelation(index, false)) == exec_table_am_oid())
 			index_convert(index, exec_index_am_oid(),
 						  relation_number(index) != lfirst_oid(lc2));
 	}

@@ -101,16 +101,9 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 	switch (nodeTag(stmt))
 	{
 		case T_CreateStmt:
-			if (castNode(CreateStmt, stmt)->partspec == NULL)
-				refuse_create_table(castNode(CreateStmt, stmt)->relation,
-									castNode(CreateStmt, stmt)->accessMethod);
-			break;
 		case T_CreateTableAsStmt:
-			refuse_create_table(castNode(CreateTableAsStmt, stmt)->into->rel,
-								castNode(CreateTableAsStmt, stmt)->into->accessMethod);
-			break;
-		case T_RefreshMatViewStmt:
-			refuse_refresh(castNode(RefreshMatViewStmt, stmt));
+		case T_ExplainStmt:
+			temporary_before_create(stmt);
 			break;
 		case T_CreatePublicationStmt:
 			refuse_publication(castNode(CreatePublicationStmt, stmt)->pubobjects);
@@ -146,7 +139,17 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 static bool
 changes_statement(Node *stmt)
 {
-	return IsA(stmt, IndexStmt) || IsA(stmt, AlterTableStmt);
+	switch (nodeTag(stmt))
+	{
+		case T_CreateStmt:
+		case T_CreateTableAsStmt:
+		case T_ExplainStmt:
+		case T_IndexStmt:
+		case T_AlterTableStmt:
+			return true;
+		default:
+			return false;
+	}
 }
 
 static void

@@ -31,6 +31,9 @@ extern void constraint_fix_index(IndexStmt *stmt, bool generated);
 extern AlterFollowUp *constraint_before_alter(AlterTableStmt *stmt);
 extern void constraint_after_alter(AlterFollowUp *follow_up);
 
+/* pg_class.relam; InvalidOid if there is no such relation. */
+extern Oid	exec_relation_am(Oid relid);
+
 /* ---- convert_index.c ---- */
 
 /*
@@ -59,16 +62,25 @@ extern void index_set_options(Oid index, Datum options);
 /* ---- refuse.c ---- */
 
 /* 0A000 for what this version does not support. */
-extern void refuse_create_table(const RangeVar *rel, const char *access_method);
 extern void refuse_publication(List *objects);
-extern void refuse_refresh(const RefreshMatViewStmt *stmt);
-extern void refuse_alter_table(Oid relid, const AlterTableStmt *stmt);
 extern void refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt);
 
 /* CREATE DATABASE: remembers the template; checked once it is locked. */
 extern void refuse_template_begin(const CreatedbStmt *stmt);
 extern void refuse_template_check(void);
 extern void refuse_template_end(void);
+
+/* ---- temporary.c ---- */
+
+/*
+ * CREATE TABLE, CREATE TABLE AS, SELECT INTO (also under EXPLAIN): a temporary
+ * table that would get sofort by default gets heap; changes the statement in
+ * place.  0A000 if sofort is asked for by name.
+ */
+extern void temporary_before_create(Node *stmt);
+
+/* ALTER TABLE ... SET ACCESS METHOD of a temporary table: likewise. */
+extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
 
 /* ---- plan_hooks.c ---- */
 

@@ -27,28 +27,6 @@
 /* Template of the CREATE DATABASE that is running. */
 static const char *template_name = NULL;
 
-static void
-refuse_persistence(const char *kind, bool by_default)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s tables cannot use the table access method \"sofort\"", kind),
-			 by_default ?
-			 errhint("It comes from default_table_access_method here; add USING heap to the command.") :
-			 errhint("Use heap for such a table.")));
-}
-
-void
-refuse_create_table(const RangeVar *rel, const char *access_method)
-{
-	const char *am = access_method ? access_method : default_table_access_method;
-
-	if (rel->relpersistence == RELPERSISTENCE_PERMANENT || strcmp(am, TABLE_AM_NAME) != 0)
-		return;
-	refuse_persistence(rel->relpersistence == RELPERSISTENCE_TEMP ? "temporary" : "unlogged",
-					   access_method == NULL);
-}
-
 /* Does this name a sofort relation of the kind now? */
 static bool
 names_sofort_relation(const RangeVar *name, char relkind)
@@ -87,58 +65,6 @@ refuse_publication(List *objects)
 					 errdetail("Changes of sofort tables are not in the WAL, so logical replication cannot send them."),
 					 errhint("Use heap for tables that are to be replicated.")));
 	}
-}
-
-/*
- * REFRESH ... CONCURRENTLY fills a temporary table of the view's access method
- * first.
- */
-void
-refuse_refresh(const RefreshMatViewStmt *stmt)
-{
-	if (stmt->concurrent && names_sofort_relation(stmt->relation, RELKIND_MATVIEW))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot refresh materialized view \"%s\" concurrently because it uses access method \"sofort\"",
-						stmt->relation->relname),
-				 errhint("Use REFRESH MATERIALIZED VIEW without CONCURRENTLY, or access method heap.")));
-}
-
-void
-refuse_alter_table(Oid relid, const AlterTableStmt *stmt)
-{
-	HeapTuple	tuple;
-	Form_pg_class form;
-	bool		sofort;
-	char		persistence;
-	bool		unlogged = false;
-	ListCell   *lc;
-
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	if (!HeapTupleIsValid(tuple))
-		return;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	sofort = OidIsValid(form->relam) && form->relam == exec_table_am_oid();
-	persistence = form->relpersistence;
-	ReleaseSysCache(tuple);
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (cmd->subtype == AT_SetUnLogged)
-			unlogged = true;
-		if (cmd->subtype == AT_SetAccessMethod)
-			sofort = cmd->name && strcmp(cmd->name, TABLE_AM_NAME) == 0;
-		if (cmd->subtype == AT_SetLogged)
-			persistence = RELPERSISTENCE_PERMANENT;
-	}
-	if (!sofort)
-		return;
-	if (unlogged || persistence == RELPERSISTENCE_UNLOGGED)
-		refuse_persistence("unlogged", false);
-	if (persistence == RELPERSISTENCE_TEMP)
-		refuse_persistence("temporary", false);
 }
 
 /*

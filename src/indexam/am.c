@@ -51,11 +51,6 @@ am_check_table(Relation heap)
 						INDEX_AM_NAME, TABLE_AM_NAME),
 				 errdetail("Table \"%s\" uses another one.", RelationGetRelationName(heap)),
 				 errhint("Create a btree index.")));
-	if (heap->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" does not support temporary and unlogged tables in this version",
-						INDEX_AM_NAME)));
 }
 
 /* ---- build ---- */

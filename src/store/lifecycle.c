@@ -19,7 +19,7 @@
  * dropped with the transaction.
  */
 StoreId
-store_create(Relation rel, const RelFileLocator *locator)
+store_create(Relation rel, const RelFileLocator *locator, bool unlogged)
 {
 	StoreNode  *stale;
 	StoreId		id;
@@ -35,7 +35,7 @@ store_create(Relation rel, const RelFileLocator *locator)
 
 	id = pool_next_store_id();
 	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
-	registry_add(id, locator, RelationGetRelid(rel), RelationGetDescr(rel)->natts);
+	registry_add(id, locator, RelationGetRelid(rel), RelationGetDescr(rel)->natts, unlogged);
 	column_create_all(store_find_by_id(id), RelationGetDescr(rel));
 	return id;
 }

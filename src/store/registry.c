@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "common/controldata_utils.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
@@ -128,9 +129,43 @@ finish_truncation(StoreHeader *header)
 	pm_store8_persist(&header->flags, header->flags & ~STORE_EMPTYING);
 }
 
+/*
+ * Will PostgreSQL recover, and reset unlogged tables?  As StartupXLOG() decides
+ * it; backups, which recover in any case, have no pool.  A start that was
+ * interrupted finds the same answer again.
+ */
+static bool
+server_has_crashed(void)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	bool		crashed = control->state != DB_SHUTDOWNED;
+
+	pfree(control);
+	return crashed;
+}
+
+/*
+ * PostgreSQL empties the indexes of an unlogged table after a crash, so the table
+ * must be empty, too.  What write sets say of its rows leads nowhere then.
+ */
+static void
+reset_unlogged(StoreNode *node)
+{
+	StoreHeader *header = node->header;
+
+	node->emptied = true;
+	if (header->nblocks == 0)
+		return;
+	pm_store8_persist(&header->flags, header->flags | STORE_EMPTYING);
+	SOFORT_STOP("store-reset-begun");
+	finish_truncation(header);
+}
+
 void
 store_startup(void)
 {
+	bool		crashed;
 	bool		found;
 	uint64		i;
 
@@ -143,12 +178,14 @@ store_startup(void)
 	if (pool_status() != POOL_READY)
 		return;
 
+	crashed = server_has_crashed();
 	if (PoolSuper->stores.elem_size == 0)
 		pm_vector_init(&PoolSuper->stores, sizeof(PMPtr), 1024);
 	for (i = 0; i < PoolSuper->stores.count; i++)
 	{
 		PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
 		StoreHeader *header;
+		StoreNode  *node;
 
 		if (slot == NULL || *slot == PM_NULL)
 		{
@@ -169,7 +206,9 @@ store_startup(void)
 		}
 		if (header->flags & STORE_EMPTYING)
 			finish_truncation(header);
-		insert_node(header, i, false);
+		node = insert_node(header, i, false);
+		if (crashed && (header->flags & STORE_UNLOGGED))
+			reset_unlogged(node);
 	}
 }
 
@@ -299,7 +338,7 @@ directory_slot(void)
  * id: pm_free_owner(id) must leave it, for a crash in the middle of a drop.
  */
 void
-registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts)
+registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts, bool unlogged)
 {
 	PmReservation r;
 	StoreHeader *header;
@@ -317,6 +356,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts)
 	header->db_oid = locator_db(locator);
 	header->rel_number = locator_number(locator);
 	header->rel_oid = rel_oid;
+	header->flags = unlogged ? STORE_UNLOGGED : 0;
 	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
 	pm_vector_init(&header->columns, sizeof(ColumnHeader), Min(Max(natts, 2), 64));
 	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);

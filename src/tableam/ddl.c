@@ -11,27 +11,31 @@
  */
 #include "postgres.h"
 
+#include "access/heapam.h"
 #include "access/multixact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/storage.h"
+#include "catalog/storage_xlog.h"
+#include "sofort/compat/tableam.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/smgr.h"
+#include "utils/fmgroids.h"
 
+/*
+ * A temporary relation that nobody asked for by a statement, which exec would
+ * have changed: the one that REFRESH MATERIALIZED VIEW CONCURRENTLY fills.  Its
+ * row in pg_class is made after this call, from this relcache entry: it becomes
+ * a heap table, as all temporary tables are.
+ */
 static void
-refuse_persistence(Relation rel, char persistence)
+become_heap(Relation rel, const RelFileLocator *locator, TransactionId *freeze_xid,
+			MultiXactId *minmulti)
 {
-	if (persistence == RELPERSISTENCE_TEMP)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("temporary tables cannot use the access method \"%s\"", "sofort"),
-				 errdetail("The data of sofort tables always are durable."),
-				 errhint("Create the table with USING heap.")));
-	if (persistence == RELPERSISTENCE_UNLOGGED)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("unlogged tables cannot use the access method \"%s\"", "sofort"),
-				 errdetail("The data of sofort tables always are durable and are not written to the log."),
-				 errhint("Create the table without UNLOGGED, or with USING heap.")));
+	rel->rd_rel->relam = HEAP_TABLE_AM_OID;
+	rel->rd_amhandler = F_HEAP_TABLEAM_HANDLER;
+	rel->rd_tableam = GetHeapamTableAmRoutine();
+	rel->rd_tableam->COMPAT_SET_NEW_FILE(rel, locator, RELPERSISTENCE_TEMP, freeze_xid, minmulti);
 }
 
 static bool
@@ -41,12 +45,23 @@ same_locator(const RelFileLocator *a, const RelFileLocator *b)
 		locator_number(a) == locator_number(b);
 }
 
-/* The (empty) file of a store, and the store. */
+/*
+ * The (empty) file of a store, and the store.  An init fork, which is empty, too,
+ * makes the file of an unlogged table one that PostgreSQL resets after a crash.
+ */
 static void
-create_storage(Relation rel, const RelFileLocator *locator)
+create_storage(Relation rel, const RelFileLocator *locator, char persistence)
 {
-	smgrclose(RelationCreateStorage(*locator, RELPERSISTENCE_PERMANENT, true));
-	(void) store_create(rel, locator);
+	SMgrRelation smgr = RelationCreateStorage(*locator, persistence, true);
+
+	if (persistence == RELPERSISTENCE_UNLOGGED)
+	{
+		smgrcreate(smgr, INIT_FORKNUM, false);
+		log_smgrcreate(locator, INIT_FORKNUM);
+		smgrimmedsync(smgr, INIT_FORKNUM);
+	}
+	smgrclose(smgr);
+	(void) store_create(rel, locator, persistence == RELPERSISTENCE_UNLOGGED);
 }
 
 /*
@@ -58,11 +73,16 @@ void
 tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persistence,
 					 TransactionId *freeze_xid, MultiXactId *minmulti)
 {
-	refuse_persistence(rel, persistence);
+	if (persistence == RELPERSISTENCE_TEMP)
+	{
+		Assert(same_locator(relation_locator(rel), locator));
+		become_heap(rel, locator, freeze_xid, minmulti);
+		return;
+	}
 	*freeze_xid = InvalidTransactionId;
 	*minmulti = InvalidMultiXactId;
 
-	create_storage(rel, locator);
+	create_storage(rel, locator, persistence);
 	if (!same_locator(relation_locator(rel), locator))
 		store_drop_at_commit(relation_locator(rel));
 }
@@ -105,7 +125,7 @@ tableam_copy_data(Relation rel, const RelFileLocator *locator)
 	RelationData target = *rel; /* as it will be after the ALTER */
 
 	*relation_locator(&target) = *locator;
-	create_storage(rel, locator);
+	create_storage(rel, locator, rel->rd_rel->relpersistence);
 	tableam_copy_rows(rel, source, &target, store_open(&target), &counts);
 	store_drop_at_commit(relation_locator(rel));
 	RelationDropStorage(rel);

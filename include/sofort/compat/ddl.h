@@ -30,6 +30,9 @@
 /* ... and ON CONFLICT into a partition cannot be helped that way. */
 #define SOFORT_LEAF_UNIQUE_NEEDS_BTREE (PG_VERSION_NUM < 180000)
 
+/* Partitioned tables may name an access method for their partitions. */
+#define SOFORT_PARTITIONED_HAS_AM (PG_VERSION_NUM >= 170000)
+
 #if PG_VERSION_NUM < 160000
 #define compat_owns_relation(relid, role) pg_class_ownercheck(relid, role)
 #define compat_owns_database(dboid, role) pg_database_ownercheck(dboid, role)

@@ -107,8 +107,9 @@ extern StoreHeader *store_find_by_id(StoreId id);
 /* ---- life cycle (transactional through the TCB's write set) ---- */
 
 /* A new, empty store; dropped if the (sub)transaction aborts.  A stale store
- * under the same locator whose file is gone is dropped first. */
-extern StoreId store_create(Relation rel, const RelFileLocator *locator);
+ * under the same locator whose file is gone is dropped first.  unlogged: it is
+ * empty again after a crash. */
+extern StoreId store_create(Relation rel, const RelFileLocator *locator, bool unlogged);
 
 /* Drop at commit; nothing if there is no such store. */
 extern void store_drop_at_commit(const RelFileLocator *locator);

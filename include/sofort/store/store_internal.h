@@ -36,6 +36,7 @@
 
 /* StoreHeader.flags */
 #define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
+#define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
 
 /* ---- locks of the tranche "sofort_store" ---- */
 
@@ -159,6 +160,7 @@ typedef struct StoreNode
 	uint64		slot;			/* in PoolSuper->stores */
 	StoreShared *shared;		/* made at first use */
 	bool		this_life;		/* created since the server started */
+	bool		emptied;		/* unlogged, and the server had crashed */
 	struct StoreNode *next_by_id;
 	struct StoreNode *next_by_locator;
 } StoreNode;
@@ -262,7 +264,8 @@ extern StoreNode *registry_find_id(StoreId id);
 extern StoreNode *registry_find_locator(const RelFileLocator *locator);
 extern uint64 registry_version(void);
 extern StoreShared *registry_attach(StoreNode *node);
-extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts);
+extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts,
+						 bool unlogged);
 extern void registry_drop(StoreId id);
 typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
