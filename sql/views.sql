@@ -38,7 +38,7 @@ BEGIN
     EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
     EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
 END $$;
-SELECT status, reason, medium, promise <> '', life >= 1, layout_version, quota_bytes > used_bytes, used_bytes > 0, slab_bytes <= used_bytes, file_bytes >= used_bytes, dram_total > dram_used, dram_used > 0, path LIKE '/%' FROM sofort.pool;
+SELECT status, reason, medium, promise <> '', life >= 1, layout_version > 0, quota_bytes > used_bytes, used_bytes > 0, slab_bytes <= used_bytes, file_bytes >= used_bytes, dram_total > dram_used, dram_used > 0, path LIKE '/%' FROM sofort.pool;
 CREATE TABLE s_v (id int PRIMARY KEY, name text, few text, dropped int, big text) USING sofort;
 ALTER TABLE s_v DROP dropped;
 ALTER TABLE s_v ADD added int DEFAULT 7;
