@@ -35,8 +35,8 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-ifneq ($(MAJORVERSION),15)
-$(error sofort needs PostgreSQL 15, but $(PG_CONFIG) belongs to $(MAJORVERSION): set PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config)
+ifeq ($(filter 15 17 18,$(MAJORVERSION)),)
+$(error sofort needs PostgreSQL 15, 17 or 18, but $(PG_CONFIG) belongs to $(MAJORVERSION): set PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config)
 endif
 
 -include $(OBJS:.o=.d)

@@ -1,4 +1,4 @@
-# Shared by quickstart, check and bench/tatp/run (bash, sourced).
+# Shared by quickstart, check and the benches (bash, sourced).
 #
 # enter_workspace installs what is missing, copies the sources to a private
 # directory ($W), starts the calling script again from that copy as an
@@ -9,9 +9,17 @@
 # Inside: $W (private directory), $PGBIN (private installation), $WITNESS.
 
 set -u
-PGVERSION=15
-SYSBIN=/usr/lib/postgresql/$PGVERSION/bin
-PACKAGES="postgresql-$PGVERSION postgresql-server-dev-$PGVERSION libpmemobj-dev gcc libc6-dev make libipc-run-perl tini"
+
+# use_version N: the PostgreSQL that everything below means
+use_version()
+{
+	PGVERSION=$1
+	SYSBIN=/usr/lib/postgresql/$PGVERSION/bin
+	PACKAGES="postgresql-$PGVERSION postgresql-server-dev-$PGVERSION libpmemobj-dev gcc libc6-dev make libipc-run-perl tini"
+	# From 17 on a header of the server includes one of ICU's.
+	[ "$PGVERSION" -lt 17 ] || PACKAGES="$PACKAGES libicu-dev"
+}
+use_version 15
 
 say() { printf '%s\n' "$*"; }
 die() { local rc=$1; shift; printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit "$rc"; }
@@ -198,7 +206,7 @@ copy_out()
 	local from to
 	while IFS=$'\t' read -r from to; do
 		case "$to" in /*) ;; *) to=$PWD/$to ;; esac
-		mkdir -p "$(dirname "$to")" && rm -rf "$to" && cp -R "$from" "$to" && say "Written: $to"
+		mkdir -p "$(dirname "$to")" && rm -rf "$to" && cp -R "$from" "$to" && say "Written: ${to/#\/mnt\//${SOFORT_MNT:-/mnt}/}"
 	done <"$W/copy-out"
 }
 

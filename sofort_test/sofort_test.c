@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
@@ -146,12 +147,12 @@ sofort_test_burn_xids(PG_FUNCTION_ARGS)
 				 errmsg("this transaction has a transaction id already")));
 
 	LWLockAcquire(XidGenLock, LW_EXCLUSIVE);
-	target = U64FromFullTransactionId(ShmemVariableCache->nextXid) + (uint64) n;
+	target = U64FromFullTransactionId(TransamVariables->nextXid) + (uint64) n;
 	target = (target / page + 1) * page;
 	if (!TransactionIdIsNormal((TransactionId) target))
 		target += page;
 	xid = (TransactionId) target;
-	if (TransactionIdFollowsOrEquals(xid, ShmemVariableCache->xidStopLimit))
+	if (TransactionIdFollowsOrEquals(xid, TransamVariables->xidStopLimit))
 	{
 		LWLockRelease(XidGenLock);
 		ereport(ERROR,
@@ -163,7 +164,7 @@ sofort_test_burn_xids(PG_FUNCTION_ARGS)
 	/* (does nothing but at the first one of a page) */
 	ExtendCommitTs((TransactionId) (xid - xid % ts_page));
 	ExtendSUBTRANS(xid);
-	ShmemVariableCache->nextXid = FullTransactionIdFromU64(target);
+	TransamVariables->nextXid = FullTransactionIdFromU64(target);
 	LWLockRelease(XidGenLock);
 
 	PG_RETURN_FULLTRANSACTIONID(GetTopFullTransactionId());

@@ -131,9 +131,9 @@ SELECT count(*), sum(id) FROM s_ctas;
 SET enable_seqscan = off;
 SELECT pg_temp.twin('SELECT count(*), sum(a) FROM @n WHERE id BETWEEN 500 AND 15000');
 RESET enable_seqscan;
-SET force_parallel_mode = on;
+SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 SELECT pg_temp.twin('SELECT count(*), sum(id) FROM @n WHERE a = 7');
-RESET force_parallel_mode;
+SELECT set_config(name, 'off', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 SET max_parallel_workers_per_gather = 0;
 -- statistics
 SELECT reltuples BETWEEN 17000 AND 19000 FROM pg_class WHERE oid = 's_n'::regclass;

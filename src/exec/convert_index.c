@@ -268,8 +268,8 @@ check_subtransaction(Oid index)
 	CheckTableNotInUse(rel, "ALTER TABLE");
 	if ((rel->rd_createSubid != InvalidSubTransactionId && rel->rd_createSubid != current) ||
 		(rel->rd_createSubid == InvalidSubTransactionId &&
-		 rel->rd_firstRelfilenodeSubid != InvalidSubTransactionId &&
-		 rel->rd_firstRelfilenodeSubid != current))
+		 rel->rd_firstRelfilelocatorSubid != InvalidSubTransactionId &&
+		 rel->rd_firstRelfilelocatorSubid != current))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot change the access method of index \"%s\" in a subtransaction",

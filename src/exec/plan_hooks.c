@@ -100,14 +100,12 @@ prepare_modify(ModifyTableState *state, const StartedPlan *plan)
 static bool
 prepare_node(PlanState *node, void *arg)
 {
-	const StartedPlan *plan = arg;
-
 	if (node == NULL)
 		return false;
 	needed_columns(node);
 #if SOFORT_PREOPEN_ARBITERS
 	if (IsA(node, ModifyTableState))
-		prepare_modify((ModifyTableState *) node, plan);
+		prepare_modify((ModifyTableState *) node, arg);
 #endif
 #if SOFORT_EXECUTOR_PREFETCHES
 	/* the main fork of a sofort table is empty: there is nothing to prefetch */
@@ -115,7 +113,7 @@ prepare_node(PlanState *node, void *arg)
 	{
 		BitmapHeapScanState *scan = (BitmapHeapScanState *) node;
 
-		if (scan->ss.ss_currentRelation->rd_rel->relam == plan->table_am)
+		if (scan->ss.ss_currentRelation->rd_rel->relam == ((StartedPlan *) arg)->table_am)
 			scan->prefetch_maximum = 0;
 	}
 #endif

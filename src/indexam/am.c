@@ -212,6 +212,7 @@ sofort_index_handler(PG_FUNCTION_ARGS)
 	am->amendscan = am_endscan;
 	am->ammarkpos = am_markpos;
 	am->amrestrpos = am_restrpos;
+	compat_complete_index_routine(am);
 	PG_RETURN_POINTER(am);
 }
 

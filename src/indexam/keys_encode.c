@@ -15,6 +15,7 @@
 #include "access/detoast.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
+#include "sofort/compat/compat.h"
 #include "sofort/indexam/keys.h"
 #include "utils/builtins.h"
 #include "utils/float.h"

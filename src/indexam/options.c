@@ -55,8 +55,8 @@ bytea *
 options_parse(Datum reloptions, bool validate)
 {
 	static const relopt_parse_elt tab[] = {
-		{"placement", RELOPT_TYPE_ENUM, offsetof(IndexOptions, placement)},
-		{"fillfactor", RELOPT_TYPE_INT, offsetof(IndexOptions, fillfactor)},
+		{.optname = "placement",.opttype = RELOPT_TYPE_ENUM,.offset = offsetof(IndexOptions, placement)},
+		{.optname = "fillfactor",.opttype = RELOPT_TYPE_INT,.offset = offsetof(IndexOptions, fillfactor)},
 	};
 	IndexOptions *options = build_reloptions(reloptions, validate, index_relopts,
 											 sizeof(IndexOptions), tab, lengthof(tab));

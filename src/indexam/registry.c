@@ -103,11 +103,9 @@ static const dshash_parameters *
 table_parameters(void)
 {
 	static dshash_parameters params = {
-		sizeof(RelFileLocator),
-		sizeof(RegistryEntry),
-		dshash_memcmp,
-		dshash_memhash,
-		0
+		.key_size = sizeof(RelFileLocator),
+		.entry_size = sizeof(RegistryEntry),
+		COMPAT_DSHASH_BINARY_KEY,
 	};
 
 	params.tranche_id = registry->tranche;

@@ -8,8 +8,8 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "commands/vacuum.h"
 #include "miscadmin.h"
+#include "sofort/compat/scan.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "utils/memutils.h"
@@ -117,7 +117,7 @@ am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	while (vacuum_leaf(state, first))
 	{
 		first = false;
-		vacuum_delay_point();
+		compat_vacuum_delay_point();
 	}
 	tree_reclaim(state->keys.tree);
 	tree_reclaim(state->keys.tree);

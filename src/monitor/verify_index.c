@@ -24,6 +24,7 @@
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "sofort/compat/scan.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/monitor/monitor.h"
 #include "sofort/txn/txn.h"
@@ -183,7 +184,7 @@ search_finds(IndexCheck *check, const Key *key, uint64 row)
 								   check->index->rd_indcollation[i], get_opcode(op),
 								   key->values[i]);
 	}
-	scan = index_beginscan(check->rel, check->index, SnapshotAny, check->nkeys, 0);
+	scan = compat_index_beginscan(check->rel, check->index, SnapshotAny, check->nkeys);
 	scan->ignore_killed_tuples = false;
 	index_rescan(scan, scankeys, check->nkeys, NULL, 0);
 	tid = index_getnext_tid(scan, ForwardScanDirection);

@@ -12,6 +12,7 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
@@ -102,7 +103,7 @@ extern EpochSlot *pm_epochs;
 static inline int
 pm_process_number(void)
 {
-	return MyProc != NULL ? MyProc->pgprocno + 1 : 0;
+	return MyProc != NULL ? my_proc_number() + 1 : 0;
 }
 
 /* ---- the mapping: set by the postmaster, inherited ---- */
@@ -202,7 +203,7 @@ extern bool segment_is_used(int extent, uint32 granule);
 
 /* First granule of the segment or slab that covers an offset; its word, or 0 */
 extern uint64 segment_covering(uint64 offset, int *extent, uint32 *granule);
-extern void segment_out_of_space(int result, Size size) pg_attribute_noreturn();
+pg_noreturn extern void segment_out_of_space(int result, Size size);
 
 static inline uint64
 granule_offset(int extent, uint32 granule)

@@ -9,6 +9,7 @@
 #define SOFORT_RECOVERY_INTERNAL_H
 
 #include "datatype/timestamp.h"
+#include "sofort/compat/compat.h"
 #include "sofort/recovery/recovery.h"
 #include "storage/lwlock.h"
 
@@ -44,7 +45,7 @@ extern bool recovery_claim_index(int slot, Oid db_oid, Oid index);
  * SIGTERM in launcher and workers: cancels what runs, and recovery_main() ends
  * the process without the FATAL that die() would log at each shutdown.
  */
-extern void recovery_main(void (*body) (Datum), Datum arg, int exit_code) pg_attribute_noreturn();
+pg_noreturn extern void recovery_main(void (*body) (Datum), Datum arg, int exit_code);
 extern void recovery_check_shutdown(void);
 
 #endif							/* SOFORT_RECOVERY_INTERNAL_H */

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "sofort/compat/relcache.h"
 #include "sofort/store/store_internal.h"
 #include "utils/relcache.h"
 
@@ -410,7 +411,7 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 
 	column_ensure(rel, store);
 	if (decide)
-		indexed = RelationGetIndexAttrBitmap(rel, SOFORT_INDEXED_ATTRS);
+		indexed = compat_indexed_attrs(rel);
 
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if (!shared->append_ready)

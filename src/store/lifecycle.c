@@ -76,7 +76,7 @@ file_is_gone(const RelFileLocator *locator)
 	pfree(path);
 	if (!there)
 		return false;
-	smgr = smgropen(*locator, InvalidBackendId);
+	smgr = smgropen(*locator, INVALID_PROC_NUMBER);
 	there = smgrexists(smgr, MAIN_FORKNUM);
 	smgrclose(smgr);
 	return !there;

@@ -261,7 +261,7 @@ copy_by_index_scan(CopyState *copy, Relation index)
 	phase[1] = RelationGetRelid(index);
 	pgstat_progress_update_multi_param(2, columns, phase);
 
-	scan = compat_index_beginscan(copy->from, index, SnapshotAny);
+	scan = compat_index_beginscan(copy->from, index, SnapshotAny, 0);
 	index_rescan(scan, NULL, 0, NULL, 0);
 	slot = table_slot_create(copy->from, NULL);
 	while (index_getnext_slot(scan, ForwardScanDirection, slot))

@@ -57,11 +57,7 @@ relation_was_altered(Oid relid)
 		return;
 	reindex_relation_oid = InvalidOid;
 	CommandCounterIncrement();
-#if PG_VERSION_NUM < 170000
-	(void) reindex_relation(relid, 0, &params);
-#else
-	(void) reindex_relation(NULL, relid, 0, &params);
-#endif
+	compat_reindex_relation(relid, &params);
 }
 
 static void

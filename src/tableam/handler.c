@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "sofort/compat/table_callbacks.h"
 #include "sofort/tableam/callbacks.h"
 
 PG_FUNCTION_INFO_V1(sofort_handler);
@@ -52,7 +53,7 @@ static const TableAmRoutine sofort_routine = {
 	.relation_copy_data = tableam_copy_data,
 	.relation_copy_for_cluster = tableam_copy_for_cluster,
 	.relation_vacuum = tableam_relation_vacuum,
-	.scan_analyze_next_block = tableam_scan_analyze_next_block,
+	.scan_analyze_next_block = compat_scan_analyze_next_block,
 	.scan_analyze_next_tuple = tableam_scan_analyze_next_tuple,
 	.index_build_range_scan = tableam_index_build_range_scan,
 	.index_validate_scan = tableam_index_validate_scan,
@@ -61,8 +62,7 @@ static const TableAmRoutine sofort_routine = {
 	.relation_needs_toast_table = tableam_needs_toast_table,
 	.relation_estimate_size = tableam_estimate_size,
 
-	.scan_bitmap_next_block = tableam_scan_bitmap_next_block,
-	.scan_bitmap_next_tuple = tableam_scan_bitmap_next_tuple,
+	COMPAT_BITMAP_CALLBACKS,
 	.scan_sample_next_block = tableam_scan_sample_next_block,
 	.scan_sample_next_tuple = tableam_scan_sample_next_tuple,
 };

@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "sofort/compat/lock.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/lmgr.h"
 
@@ -28,9 +29,9 @@ wait_for_xact(Relation rel, TransactionId xid, ItemPointer tid, LockWaitPolicy p
 			XactLockTableWait(xid, rel, tid, XLTW_FetchUpdated);
 			break;
 		case LockWaitSkip:
-			return ConditionalXactLockTableWait(xid);
+			return compat_conditional_xact_wait(xid, false);
 		case LockWaitError:
-			if (!ConditionalXactLockTableWait(xid))
+			if (!compat_conditional_xact_wait(xid, true))
 				ereport(ERROR,
 						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						 errmsg("could not obtain lock on row in relation \"%s\"",

@@ -18,6 +18,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/tableam/callbacks.h"
@@ -278,7 +279,7 @@ static void
 classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlot *slot,
 				bool *heap_only, bool *keys)
 {
-	Bitmapset  *hot_attrs = RelationGetIndexAttrBitmap(rel, COMPAT_HOT_BLOCKING_ATTRS);
+	Bitmapset  *hot_attrs = compat_indexed_attrs(rel);
 	Bitmapset  *key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	Datum		values[MaxTupleAttributeNumber];
 	bool		isnull[MaxTupleAttributeNumber];

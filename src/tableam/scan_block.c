@@ -11,7 +11,6 @@
 #include "access/tsmapi.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
-#include "nodes/tidbitmap.h"
 #include "pgstat.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/latency.h"
@@ -25,8 +24,6 @@
  * happen to lie in the block: their roots' blocks do.
  * ------------------------------------------------------------------------
  */
-
-#if PG_VERSION_NUM < 180000
 
 /* A row that an index entry may point to: not free, not heap-only. */
 static bool
@@ -52,21 +49,26 @@ add_visible_version(SofortScan scan, uint64 root)
 		scan->nrows++;
 }
 
+/*
+ * Collect the visible rows that a page of the bitmap stands for: the roots at
+ * offsets[], or all of the block if noffsets is negative (a lossy page).
+ * False if there are none.
+ */
 bool
-tableam_scan_bitmap_next_block(TableScanDesc base, TBMIterateResult *tbmres)
+tableam_bitmap_block(SofortScan scan, BlockNumber block, const OffsetNumber *offsets,
+					 int noffsets)
 {
-	SofortScan	scan = (SofortScan) base;
-	uint64		first_row = (uint64) tbmres->blockno * SOFORT_BLOCK_ROWS;
+	uint64		first_row = (uint64) block * SOFORT_BLOCK_ROWS;
 
 	scan->nrows = 0;
 	scan->next = 0;
 
 	epoch_enter();
-	if (tbmres->ntuples >= 0)
+	if (noffsets >= 0)
 	{
-		for (int i = 0; i < tbmres->ntuples; i++)
+		for (int i = 0; i < noffsets; i++)
 		{
-			OffsetNumber offset = tbmres->offsets[i];
+			OffsetNumber offset = offsets[i];
 
 			if (offset >= FirstOffsetNumber && offset <= SOFORT_BLOCK_ROWS)
 				add_visible_version(scan, first_row + offset - 1);
@@ -82,20 +84,19 @@ tableam_scan_bitmap_next_block(TableScanDesc base, TBMIterateResult *tbmres)
 	return scan->nrows > 0;
 }
 
+/* The next row of the page that tableam_bitmap_block() has collected */
 bool
-tableam_scan_bitmap_next_tuple(TableScanDesc base, TBMIterateResult *tbmres,
-							   TupleTableSlot *slot)
+tableam_bitmap_tuple(SofortScan scan, TupleTableSlot *slot)
 {
-	SofortScan	scan = (SofortScan) base;
+	Relation	rel = scan->base.rs_rd;
 
 	if (scan->next >= scan->nrows)
 		return false;
 
-	pgstat_count_heap_fetch(base->rs_rd);
-	tableam_store_row(slot, base->rs_rd, scan->store, &scan->rows[scan->next++]);
+	pgstat_count_heap_fetch(rel);
+	tableam_store_row(slot, rel, scan->store, &scan->rows[scan->next++]);
 	return true;
 }
-#endif
 
 /* ------------------------------------------------------------------------
  * TABLESAMPLE
@@ -170,18 +171,12 @@ tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, Tuple
  * ------------------------------------------------------------------------
  */
 
-#if PG_VERSION_NUM < 170000
-bool
-tableam_scan_analyze_next_block(TableScanDesc base, BlockNumber block,
-								BufferAccessStrategy strategy)
+void
+tableam_analyze_block(SofortScan scan, BlockNumber block)
 {
-	SofortScan	scan = (SofortScan) base;
-
 	scan->block = block;
 	scan->next = 0;
-	return true;
 }
-#endif
 
 /*
  * Is a row of this state part of the sample?  Counts as heap does: a

@@ -168,13 +168,11 @@ slot_getsysattr_sofort(TupleTableSlot *slot, int attnum, bool *isnull)
 	return (Datum) 0;			/* keep compiler quiet */
 }
 
-#if PG_VERSION_NUM >= 170000
-static bool
+COMPAT_SLOT_CALLBACK bool
 slot_is_current_xact_tuple_sofort(TupleTableSlot *slot)
 {
 	return txn_word_is_mine(slot_with_row(slot)->words.begin);
 }
-#endif
 
 static void
 slot_materialize_sofort(TupleTableSlot *slot)
@@ -242,12 +240,12 @@ slot_copy_heap_tuple(TupleTableSlot *slot)
 }
 
 static MinimalTuple
-slot_copy_minimal_tuple(TupleTableSlot *slot)
+slot_copy_minimal_tuple(COMPAT_COPY_MINIMAL_TUPLE_ARGS)
 {
 	Assert(!TTS_EMPTY(slot));
 	slot_getallattrs(slot);
-	return heap_form_minimal_tuple(slot->tts_tupleDescriptor, slot->tts_values,
-								   slot->tts_isnull);
+	return compat_form_minimal_tuple(slot->tts_tupleDescriptor, slot->tts_values,
+									 slot->tts_isnull);
 }
 
 const TupleTableSlotOps TTSOpsSofort = {
@@ -257,9 +255,7 @@ const TupleTableSlotOps TTSOpsSofort = {
 	.clear = slot_clear,
 	.getsomeattrs = slot_getsomeattrs_sofort,
 	.getsysattr = slot_getsysattr_sofort,
-#if PG_VERSION_NUM >= 170000
-	.is_current_xact_tuple = slot_is_current_xact_tuple_sofort,
-#endif
+	COMPAT_IS_CURRENT_XACT_TUPLE(slot_is_current_xact_tuple_sofort)
 	.materialize = slot_materialize_sofort,
 	.copyslot = slot_copy,
 	.get_heap_tuple = NULL,

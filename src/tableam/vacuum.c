@@ -73,7 +73,7 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
 	vac->index_stats = palloc0((vac->nindexes + 1) * sizeof(IndexBulkDeleteResult *));
 
-	work_mem = IsAutoVacuumWorkerProcess() && autovacuum_work_mem != -1 ?
+	work_mem = AmAutoVacuumWorkerProcess() && autovacuum_work_mem != -1 ?
 		autovacuum_work_mem : maintenance_work_mem;
 	vac->max_dead = (int64) work_mem * 1024 / sizeof(uint64);
 	vac->max_dead = Min(vac->max_dead, ((int64) vac->nblocks + 1) * SOFORT_BLOCK_ROWS);
@@ -205,7 +205,7 @@ prune_table(VacuumState *vac)
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, vac->nblocks);
-	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLES, vac->max_dead);
+	compat_progress_max_dead(vac->max_dead);
 
 	for (BlockNumber block = 0; block < vac->nblocks; block++)
 	{
@@ -223,7 +223,7 @@ prune_table(VacuumState *vac)
 		if (VacuumCostActive)
 			VacuumCostBalance += VacuumCostPageHit;
 		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block + 1);
-		pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_TUPLES, vac->ndead);
+		compat_progress_dead(vac->ndead);
 	}
 	free_dead_rows(vac);
 	pfree(result);
@@ -278,7 +278,7 @@ report(VacuumState *vac, VacuumParams *params, const PGRUsage *usage, TimestampT
 
 	if (!verbose)
 	{
-		if (!IsAutoVacuumWorkerProcess() || params->log_min_duration < 0)
+		if (!AmAutoVacuumWorkerProcess() || params->log_min_duration < 0)
 			return;
 		if (params->log_min_duration > 0 &&
 			!TimestampDifferenceExceeds(start, GetCurrentTimestamp(), params->log_min_duration))

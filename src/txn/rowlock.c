@@ -16,6 +16,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "sofort/compat/lock.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
 #include "storage/lmgr.h"
@@ -252,11 +253,11 @@ take_tuple_lock(const TxnRow *r, LockTupleMode mode, LockWaitPolicy policy, bool
 			LockTuple(r->rel, &tid, tuple_lock_mode[mode]);
 			break;
 		case LockWaitSkip:
-			if (!ConditionalLockTuple(r->rel, &tid, tuple_lock_mode[mode]))
+			if (!compat_conditional_lock_tuple(r->rel, &tid, tuple_lock_mode[mode], false))
 				return false;
 			break;
 		case LockWaitError:
-			if (!ConditionalLockTuple(r->rel, &tid, tuple_lock_mode[mode]))
+			if (!compat_conditional_lock_tuple(r->rel, &tid, tuple_lock_mode[mode], true))
 				ereport(ERROR,
 						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						 errmsg("could not obtain lock on row in relation \"%s\"",
@@ -291,9 +292,9 @@ wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Ope
 			XactLockTableWait(xid, r->rel, &tid, oper);
 			break;
 		case LockWaitSkip:
-			return ConditionalXactLockTableWait(xid);
+			return compat_conditional_xact_wait(xid, false);
 		case LockWaitError:
-			if (!ConditionalXactLockTableWait(xid))
+			if (!compat_conditional_xact_wait(xid, true))
 				ereport(ERROR,
 						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						 errmsg("could not obtain lock on row in relation \"%s\"",

@@ -14,6 +14,11 @@
 #error "sofort supports PostgreSQL 15, 17 and 18"
 #endif
 
+/* Before 18 the attribute stands at the end, or is spelled out. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn		__attribute__((noreturn))
+#endif
+
 /* RelFileNode was renamed to RelFileLocator in 16. */
 #if PG_VERSION_NUM < 160000
 #include "storage/relfilenode.h"
@@ -22,12 +27,18 @@ typedef RelFileNode RelFileLocator;
 #define locator_db(l)		((l)->dbNode)
 #define locator_number(l)	((l)->relNode)
 #define relation_locator(rel) (&(rel)->rd_node)
+#define rd_firstRelfilelocatorSubid rd_firstRelfilenodeSubid
 #else
 #include "storage/relfilelocator.h"
 #define locator_spc(l)		((l)->spcOid)
 #define locator_db(l)		((l)->dbOid)
 #define locator_number(l)	((l)->relNumber)
 #define relation_locator(rel) (&(rel)->rd_locator)
+#endif
+
+/* Macros of variable-length values left postgres.h in 16. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
 #endif
 
 /* Index of this process in the array of PGPROCs; backends come first. */
@@ -37,18 +48,12 @@ typedef RelFileNode RelFileLocator;
 #define my_proc_number()	(MyProcNumber)
 #endif
 
-/* ShmemVariableCache was renamed in 17. */
+/* Renamed in 17 */
 #if PG_VERSION_NUM < 170000
-#define oldest_clog_xid()	(ShmemVariableCache->oldestClogXid)
-#else
+#define TransamVariables	ShmemVariableCache
+#define INVALID_PROC_NUMBER	InvalidBackendId
+#define AmAutoVacuumWorkerProcess() IsAutoVacuumWorkerProcess()
+#endif
 #define oldest_clog_xid()	(TransamVariables->oldestClogXid)
-#endif
-
-/* Attributes that any index of a relation refers to (RelationGetIndexAttrBitmap) */
-#if PG_VERSION_NUM < 160000
-#define SOFORT_INDEXED_ATTRS	INDEX_ATTR_BITMAP_ALL
-#else
-#define SOFORT_INDEXED_ATTRS	INDEX_ATTR_BITMAP_HOT_BLOCKING
-#endif
 
 #endif							/* SOFORT_COMPAT_COMPAT_H */

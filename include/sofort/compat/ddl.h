@@ -13,6 +13,7 @@
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "sofort/compat/compat.h"
 #include "utils/acl.h"
 
 /*

@@ -11,12 +11,15 @@
 #include <langinfo.h>
 
 #include "postgres.h"
+#include "access/amapi.h"
 #include "access/genam.h"
 #include "access/relscan.h"
 #include "catalog/pg_collation.h"
+#include "lib/dshash.h"
 #include "pgstat.h"
 #include "sofort/compat/compat.h"
 #include "storage/smgr.h"
+#include "utils/guc.h"
 #include "utils/pg_locale.h"
 #include "utils/rel.h"
 #include "utils/tuplesort.h"
@@ -29,16 +32,23 @@
 #define compat_relid_by_file(spc, number) RelidByRelfilenumber(spc, number)
 #endif
 
+/* Fills in what only newer versions know; the rest must be there. */
+extern void compat_complete_index_routine(IndexAmRoutine *am);
+
+/* dshash_parameters for keys that are compared and copied as bytes */
 #if PG_VERSION_NUM < 170000
-#define COMPAT_NO_BACKEND InvalidBackendId
+#define COMPAT_DSHASH_BINARY_KEY \
+	.compare_function = dshash_memcmp, .hash_function = dshash_memhash
 #else
-#define COMPAT_NO_BACKEND INVALID_PROC_NUMBER
+#define COMPAT_DSHASH_BINARY_KEY \
+	.compare_function = dshash_memcmp, .hash_function = dshash_memhash, \
+	.copy_function = dshash_memcpy
 #endif
 
 static inline bool
 compat_file_exists(const RelFileLocator *locator)
 {
-	SMgrRelation reln = smgropen(*locator, COMPAT_NO_BACKEND);
+	SMgrRelation reln = smgropen(*locator, INVALID_PROC_NUMBER);
 	bool		exists = smgrexists(reln, MAIN_FORKNUM);
 
 	smgrclose(reln);
@@ -50,35 +60,36 @@ compat_file_exists(const RelFileLocator *locator)
  * POSIX, and for those of the C library that have no rules: there strcoll() is
  * strcmp() (C.UTF-8 of glibc).
  */
-#if PG_VERSION_NUM < 170000
 static inline bool
 compat_collation_is_bytewise(Oid collation)
 {
 	pg_locale_t locale;
-	const char *rules;
 
 	if (!OidIsValid(collation))
 		return false;
+#if PG_VERSION_NUM < 180000
 	if (lc_collate_is_c(collation))
 		return true;
-#ifdef __GLIBC__
 	locale = pg_newlocale_from_collation(collation);
+#else
+	locale = pg_newlocale_from_collation(collation);
+	if (locale->collate_is_c)
+		return true;
+#endif
 	if (locale != NULL && (locale->provider != COLLPROVIDER_LIBC || !locale->deterministic))
 		return false;
-	rules = locale != NULL ? nl_langinfo_l(_NL_COLLATE_NRULES, locale->info.lt) :
-		nl_langinfo(_NL_COLLATE_NRULES);
-	return (uint32) (uintptr_t) rules == 0;
+#ifdef __GLIBC__
+	{
+		const char *rules = locale != NULL ?
+			nl_langinfo_l(_NL_COLLATE_NRULES, locale->info.lt) :
+			nl_langinfo(_NL_COLLATE_NRULES);
+
+		return (uint32) (uintptr_t) rules == 0;
+	}
 #else
 	return false;
 #endif
 }
-#else
-static inline bool
-compat_collation_is_bytewise(Oid collation)
-{
-	return OidIsValid(collation) && pg_newlocale_from_collation(collation)->collate_is_c;
-}
-#endif
 
 /* Expressions of indexes must not depend on the caller's search_path. */
 static inline void

@@ -9,9 +9,10 @@
 #define SOFORT_COMPAT_TABLEAM_H
 
 #include "sofort/compat/compat.h"
+#include "sofort/compat/scan.h"
 
-#include "access/genam.h"
 #include "access/tableam.h"
+#include "commands/progress.h"
 #include "commands/vacuum.h"
 #include "pgstat.h"
 #include "utils/rel.h"
@@ -27,12 +28,10 @@
 typedef bool CompatUpdateIndexes;
 #define COMPAT_UPDATE_INDEXES_NONE	false
 #define COMPAT_UPDATE_INDEXES_ALL	true
-#define COMPAT_HOT_BLOCKING_ATTRS	INDEX_ATTR_BITMAP_ALL
 #else
 typedef TU_UpdateIndexes CompatUpdateIndexes;
 #define COMPAT_UPDATE_INDEXES_NONE	TU_None
 #define COMPAT_UPDATE_INDEXES_ALL	TU_All
-#define COMPAT_HOT_BLOCKING_ATTRS	INDEX_ATTR_BITMAP_HOT_BLOCKING
 #endif
 
 /* TableAmRoutine.relation_set_new_filenode was renamed in 16. */
@@ -40,6 +39,32 @@ typedef TU_UpdateIndexes CompatUpdateIndexes;
 #define COMPAT_SET_NEW_FILE	relation_set_new_filenode
 #else
 #define COMPAT_SET_NEW_FILE	relation_set_new_filelocator
+#endif
+
+/* TupleTableSlotOps.is_current_xact_tuple came with 17. */
+#if PG_VERSION_NUM < 170000
+#define COMPAT_SLOT_CALLBACK static inline
+#define COMPAT_IS_CURRENT_XACT_TUPLE(function)
+#else
+#define COMPAT_SLOT_CALLBACK static
+#define COMPAT_IS_CURRENT_XACT_TUPLE(function) .is_current_xact_tuple = function,
+#endif
+
+/* TupleTableSlotOps.copy_minimal_tuple makes room before the tuple since 18. */
+#if PG_VERSION_NUM < 180000
+#define COMPAT_COPY_MINIMAL_TUPLE_ARGS TupleTableSlot *slot
+#define compat_form_minimal_tuple(desc, values, isnull) \
+	heap_form_minimal_tuple(desc, values, isnull)
+#else
+#define COMPAT_COPY_MINIMAL_TUPLE_ARGS TupleTableSlot *slot, Size extra
+#define compat_form_minimal_tuple(desc, values, isnull) \
+	heap_form_minimal_tuple(desc, values, isnull, extra)
+#endif
+
+#if PG_VERSION_NUM < 170000
+#define compat_reindex_relation(relid, params) ((void) reindex_relation(relid, 0, params))
+#else
+#define compat_reindex_relation(relid, params) ((void) reindex_relation(NULL, relid, 0, params))
 #endif
 
 static inline void
@@ -62,23 +87,25 @@ compat_tuplesort_getdatum(Tuplesortstate *state, Datum *value, bool *isnull)
 #endif
 }
 
-static inline IndexScanDesc
-compat_index_beginscan(Relation rel, Relation index, Snapshot snapshot)
+/* pg_stat_progress_vacuum counts memory instead of rows since 17. */
+static inline void
+compat_progress_max_dead(int64 rows)
 {
-#if PG_VERSION_NUM < 180000
-	return index_beginscan(rel, index, snapshot, 0, 0);
+#if PG_VERSION_NUM < 170000
+	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLES, rows);
 #else
-	return index_beginscan(rel, index, snapshot, NULL, 0, 0);
+	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLE_BYTES, rows * sizeof(uint64));
 #endif
 }
 
 static inline void
-compat_vacuum_delay_point(void)
+compat_progress_dead(int64 rows)
 {
-#if PG_VERSION_NUM < 180000
-	vacuum_delay_point();
+#if PG_VERSION_NUM < 170000
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_TUPLES, rows);
 #else
-	vacuum_delay_point(false);
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_ITEM_IDS, rows);
+	pgstat_progress_update_param(PROGRESS_VACUUM_DEAD_TUPLE_BYTES, rows * sizeof(uint64));
 #endif
 }
 

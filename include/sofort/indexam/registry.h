@@ -85,7 +85,7 @@ extern Tree *build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info, 
 						bool every_version, int fillfactor, double *heap_tuples);
 
 /* 53200 */
-extern void index_arena_full(Relation index) pg_attribute_noreturn();
+pg_noreturn extern void index_arena_full(Relation index);
 
 /* ---- insert.c ---- */
 

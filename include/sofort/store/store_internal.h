@@ -301,7 +301,7 @@ extern void column_create_all(StoreHeader *header, TupleDesc tupdesc);
 extern void column_ensure(Relation rel, StoreDesc *store);
 #define COLUMN_MISMATCH (-2)	/* stored with another physical type */
 extern int	column_find(const StoreHeader *header, Form_pg_attribute att);
-extern void column_mismatch(const StoreHeader *header, Form_pg_attribute att) pg_attribute_noreturn();
+pg_noreturn extern void column_mismatch(const StoreHeader *header, Form_pg_attribute att);
 extern void column_drop(StoreHeader *header, uint64 column);
 
 static inline ColumnHeader *

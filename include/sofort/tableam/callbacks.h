@@ -16,7 +16,6 @@
 struct IndexInfo;
 struct ValidateIndexState;
 struct SampleScanState;
-struct TBMIterateResult;
 
 /*
  * A scan of any type.  Rows of the current block are collected in one visit
@@ -70,18 +69,13 @@ extern Size tableam_parallelscan_initialize(Relation rel, ParallelTableScanDesc 
 extern BlockNumber tableam_next_block(SofortScan scan, ScanDirection direction);
 
 /* scan_block.c: bitmap, sample and ANALYZE scans */
-#if PG_VERSION_NUM < 180000
-extern bool tableam_scan_bitmap_next_block(TableScanDesc scan, struct TBMIterateResult *tbmres);
-extern bool tableam_scan_bitmap_next_tuple(TableScanDesc scan, struct TBMIterateResult *tbmres,
-										   TupleTableSlot *slot);
-#endif
+extern bool tableam_bitmap_block(SofortScan scan, BlockNumber block,
+								 const OffsetNumber *offsets, int noffsets);
+extern bool tableam_bitmap_tuple(SofortScan scan, TupleTableSlot *slot);
 extern bool tableam_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *state);
 extern bool tableam_scan_sample_next_tuple(TableScanDesc scan, struct SampleScanState *state,
 										   TupleTableSlot *slot);
-#if PG_VERSION_NUM < 170000
-extern bool tableam_scan_analyze_next_block(TableScanDesc scan, BlockNumber block,
-											BufferAccessStrategy strategy);
-#endif
+extern void tableam_analyze_block(SofortScan scan, BlockNumber block);
 extern bool tableam_scan_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin,
 											double *liverows, double *deadrows,
 											TupleTableSlot *slot);
