@@ -238,10 +238,12 @@ build_sofort()
 	}
 }
 
-# compile SOURCE TARGET: one of the client programs
+# compile SOURCE TARGET: one of the client programs; SOURCE may be a pattern
 compile()
 {
-	gcc -std=gnu99 -O2 -Wall -Wextra -Werror -I"$("$SYSBIN/pg_config" --includedir)" -o "$2" "$W/src/$1" -lpq \
+	# shellcheck disable=SC2086
+	gcc -std=gnu99 -O2 -Wall -Wextra -Werror -I"$W/src/include" -I"$("$SYSBIN/pg_config" --includedir)" \
+		-o "$2" $W/src/$1 -lpq \
 		>"$W/log/$(basename "$2").log" 2>&1 || { cat "$W/log/$(basename "$2").log" >&2; return 1; }
 }
 

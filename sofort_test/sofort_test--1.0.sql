@@ -49,4 +49,9 @@ RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_reserve_and_error' LANGUAGE C ST
 COMMENT ON FUNCTION reserve_and_error(bigint) IS
     'reserves pool space and raises an error before it is published';
 
+CREATE FUNCTION allocations(OUT owner bigint, OUT pieces bigint, OUT bytes bigint)
+RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_allocations' LANGUAGE C STRICT;
+COMMENT ON FUNCTION allocations() IS
+    'what the pool has allocated, by owner: 1 the pool itself, 2 transactions, from 16 on stores';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

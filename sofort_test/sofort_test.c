@@ -36,6 +36,7 @@ PG_FUNCTION_INFO_V1(sofort_test_fill_pool);
 PG_FUNCTION_INFO_V1(sofort_test_fill_arena);
 PG_FUNCTION_INFO_V1(sofort_test_empty_arena);
 PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
+PG_FUNCTION_INFO_V1(sofort_test_allocations);
 
 /* ---- stop points ---- */
 
@@ -270,4 +271,67 @@ sofort_test_reserve_and_error(PG_FUNCTION_ARGS)
 	ereport(ERROR,
 			(errcode(ERRCODE_INTERNAL_ERROR),
 			 errmsg("error after a reservation of %lld bytes", (long long) reservation.size)));
+}
+
+/* ---- who owns what ---- */
+
+typedef struct OwnerCount
+{
+	uint64		owner;
+	int64		pieces;
+	int64		bytes;
+} OwnerCount;
+
+typedef struct OwnerCounts
+{
+	OwnerCount *count;
+	int			n;
+	int			space;
+} OwnerCounts;
+
+static void
+count_allocation(void *arg, PMPtr target, Size size, StoreId owner)
+{
+	OwnerCounts *counts = arg;
+	int			i;
+
+	for (i = 0; i < counts->n && counts->count[i].owner != owner; i++)
+		;
+	if (i == counts->space)
+	{
+		counts->space *= 2;
+		counts->count = repalloc(counts->count, counts->space * sizeof(OwnerCount));
+	}
+	if (i == counts->n)
+	{
+		counts->count[i] = (OwnerCount) {.owner = owner};
+		counts->n++;
+	}
+	counts->count[i].pieces++;
+	counts->count[i].bytes += (int64) size;
+}
+
+Datum
+sofort_test_allocations(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	OwnerCounts counts = {.space = 64};
+	int			i;
+
+	InitMaterializedSRF(fcinfo, 0);
+	pool_require();
+	counts.count = palloc(counts.space * sizeof(OwnerCount));
+	pm_visit_allocations(~UINT64CONST(0), count_allocation, &counts);
+	for (i = 0; i < counts.n; i++)
+	{
+		Datum		values[3] = {
+			Int64GetDatum((int64) counts.count[i].owner),
+			Int64GetDatum(counts.count[i].pieces),
+			Int64GetDatum(counts.count[i].bytes)
+		};
+		bool		nulls[3] = {false, false, false};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
 }

@@ -9,6 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#define SHADOW_IMPLEMENTATION	/* the functions themselves */
 #include "postgres.h"
 
 #include <cpuid.h>

@@ -138,5 +138,8 @@ control_write(const PoolControl *control, int elevel)
 		return false;
 	}
 	close(fd);
-	return durable_rename(CONTROL_TEMP, CONTROL_FILE, elevel) == 0;
+	if (durable_rename(CONTROL_TEMP, CONTROL_FILE, elevel) != 0)
+		return false;
+	shadow_control_written(&copy, sizeof(copy));
+	return true;
 }

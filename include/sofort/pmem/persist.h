@@ -87,4 +87,6 @@ typedef struct PmCounters
 
 extern const PmCounters *pm_counters(void);
 
+#include "sofort/pmem/shadow.h"
+
 #endif							/* SOFORT_PMEM_PERSIST_H */

@@ -1,0 +1,149 @@
+# Power cuts: a recorded run of a server with the shadow medium, and what servers
+# find that are started from images of it (t/medium/main.c).
+#
+#   my $run = Medium->record('tables', "$FindBin::RealBin/medium/workloads/tables.sql");
+#   my ($images, $bad, $text) = $run->enumerate(every => 20);
+#   my %outcome = $run->calls(only => [ ... ]);
+#   $run->remove;
+#
+# Environment, set by ./check: SOFORT_MEDIUM (program; not set if the build has
+# no shadow medium).
+package Medium;
+
+use strict;
+use warnings;
+
+use Cwd ();
+use FindBin;
+use POSIX ();
+use PostgreSQL::Test::Utils;
+use SofortNode;
+use Test::More;
+
+# Cores to use for images, which have a server each.
+my $parts = 2;
+
+sub available { return defined $ENV{SOFORT_MEDIUM} && -x $ENV{SOFORT_MEDIUM}; }
+
+sub run_program
+{
+	my @command = @_;
+	my ($out, $err) = ('', '');
+	my $ok = IPC::Run::run(\@command, '>', \$out, '2>', \$err);
+	BAIL_OUT("@command[0..1]: $err") if !$ok && ($? >> 8) != 1;
+	return $out;
+}
+
+# Record a run of a script. The data directory must be that of the last
+# checkpoint plus WAL, so nothing else may write one, or data files.
+sub record
+{
+	my ($class, $name, $script) = @_;
+	my $node = SofortNode->new("record_$name");
+	my $dir = "$ENV{SOFORT_POOL_DIR}/medium-$name";
+	my $self = bless { name => $name, node => $node, dir => $dir }, $class;
+
+	mkdir $dir or BAIL_OUT("$dir: $!");
+	$node->init(
+		extra => ['--wal-segsize=1'],
+		conf => [
+			'wal_level = replica', 'max_wal_senders = 0', 'max_connections = 12',
+			'max_worker_processes = 4', 'max_prepared_transactions = 4', 'autovacuum = off',
+			'checkpoint_timeout = 1h', 'max_wal_size = 2GB', 'wal_keep_size = 1GB', 'shared_buffers = 32MB',
+			'wal_writer_delay = 10s', 'jit = off', 'max_parallel_workers_per_gather = 0', 'fsync = off',
+			'log_statement = none', 'log_replication_commands = off', 'log_min_messages = warning',
+			'dynamic_shared_memory_type = mmap'
+		]);
+	$node->start;
+	# What is there when all tables under test are gone: after one was made and dropped.
+	$node->safe_psql('postgres', slurp_file("$FindBin::RealBin/medium/checks.sql"));
+	$node->safe_psql('postgres', $_)
+	  foreach ('CREATE TABLE w (id int PRIMARY KEY, t text) USING sofort; INSERT INTO w VALUES (1); DROP TABLE w',
+		'SELECT chk.write()', 'VACUUM chk.usable', 'TRUNCATE chk.usable', 'SELECT chk.begin()');
+	$node->stop;
+
+	run_program('cp', '--sparse=always', $node->pool_file, "$dir/pool");
+	open(my $log, '>', "$dir/log") or BAIL_OUT("$dir/log: $!");
+	close $log;
+	{
+		local $ENV{SOFORT_SHADOW_LOG} = "$dir/log";
+		$node->start;
+	}
+	run_program('cp', '-a', $node->data_dir, "$dir/data");
+	my $out = run_program($ENV{SOFORT_MEDIUM}, 'record', $node->connstr('postgres'), "$dir/log", $script, "$dir/steps");
+	($self->{steps}, $self->{drains}) = $out =~ /steps=(\d+) drains=(\d+)/;
+	$node->kill9;
+	run_program('cp', '-a', $node->data_dir . '/pg_wal', "$dir/wal");
+	unlink $node->pool_files;
+	return $self;
+}
+
+# Runs the program in several parts at once; returns their output.
+sub in_parts
+{
+	my ($self, $what, $n, %option) = @_;
+	my @handles;
+
+	foreach my $part (0 .. $n - 1)
+	{
+		my $work = "$self->{dir}/work$part";
+		my $bin = PostgreSQL::Test::Utils->can('slurp_file') && (split /:/, $ENV{PATH})[0];
+		mkdir $work;
+		my @command = (
+			$ENV{SOFORT_MEDIUM}, $what, (map { "$_=$self->{dir}/$_" } qw(log pool data wal steps)),
+			"work=$work", "bin=$bin", "parts=$n", "part=$part",
+			map { "$_=$option{$_}" } sort keys %option);
+		open(my $handle, '-|', @command) or BAIL_OUT("$command[0]: $!");
+		push @handles, $handle;
+	}
+	my $text = '';
+	foreach my $handle (@handles)
+	{
+		local $/;
+		$text .= <$handle> // '';
+		close $handle;
+		BAIL_OUT("medium $what could not work") if ($? >> 8) > 1 || ($? & 127);
+	}
+	return $text;
+}
+
+# (number of images, number of bad ones, what was wrong)
+sub enumerate
+{
+	my ($self, %option) = @_;
+	my $text = $self->in_parts('enumerate', $parts, %option);
+	my ($images, $bad) = (0, 0);
+	while ($text =~ /^images=(\d+) bad=(\d+)/mg) { $images += $1; $bad += $2; }
+	return ($images, $bad, join('', map { "$_\n" } grep { /^bad/ } split /\n(?=bad|images)/, $text));
+}
+
+# Leave out calls in turn: (name => [ outcome, times made ], ...)
+sub calls
+{
+	my ($self, %option) = @_;
+	my $only = delete $option{only};
+	my $text = join '', $only
+	  ? map { $self->in_parts('calls', 1, %option, call => $_) } @$only
+	  : $self->in_parts('calls', $parts, %option);
+	my %outcome;
+	while ($text =~ /^call (\S+): (.*?) \((\d+) times/mg) { $outcome{$1} = [ $2, $3 ]; }
+	return %outcome;
+}
+
+# Names of the calls that the run made at least once
+sub calls_made
+{
+	my ($self) = @_;
+	my %all = $self->calls(list => 1);
+	return grep { $all{$_}[1] > 0 } sort keys %all;
+}
+
+sub remove
+{
+	my ($self) = @_;
+	run_program('rm', '-rf', $self->{dir});
+	$self->{node}->teardown_node;
+	return;
+}
+
+1;

@@ -1,0 +1,96 @@
+-- What t/medium asks the database of an image. An empty string: all is well.
+CREATE SCHEMA chk;
+CREATE TABLE chk.usable (id int PRIMARY KEY, v text) USING sofort;
+
+-- Tables under test, and matching words in the text of contents()
+CREATE VIEW chk.tables AS
+    SELECT c.oid, c.oid::regclass AS name, c.relkind, am.amname
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_am am ON am.oid = c.relam
+    WHERE n.nspname = 'public' AND c.relkind IN ('r', 'm')
+    ORDER BY c.relname;
+
+-- Names, columns, indexes and a hash of the rows of every table
+CREATE FUNCTION chk.contents() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+    columns text;
+    indexes text;
+    hash text;
+    result text := '';
+BEGIN
+    FOR r IN SELECT * FROM chk.tables LOOP
+        SELECT string_agg(attname || ':' || replace(atttypid::regtype::text, ' ', '_'), ',' ORDER BY attnum)
+            INTO columns FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped;
+        SELECT string_agg(indexrelid::regclass::text, ',' ORDER BY indexrelid::regclass::text)
+            INTO indexes FROM pg_index WHERE indrelid = r.oid AND indisvalid;
+        EXECUTE format('SELECT count(*) || ''/'' || md5(coalesce(string_agg(t::text, E''\n'' ORDER BY t::text), '''')) FROM %s t',
+            r.name) INTO hash;
+        result := result || format('%s(%s)[%s]=%s ', r.name, columns, coalesce(indexes, ''), hash);
+    END LOOP;
+    RETURN result;
+END $$;
+
+CREATE FUNCTION chk.problems() RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(v::text, E'\n'), '') FROM (
+        SELECT v.* FROM pg_class c JOIN pg_am a ON a.oid = c.relam, sofort.verify(c.oid::regclass) v
+        WHERE a.amname = 'sofort' AND c.relkind IN ('r', 'm', 't')
+        UNION ALL SELECT * FROM sofort.verify_pool()) v
+$$;
+
+-- Changes every table and leaves its contents as they are.
+CREATE FUNCTION chk.write() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+    col text;
+    n int;
+BEGIN
+    FOR r IN SELECT * FROM chk.tables WHERE relkind = 'r' LOOP
+        EXECUTE format('WITH d AS (DELETE FROM %1$s WHERE ctid IN (SELECT ctid FROM %1$s LIMIT 3) RETURNING *) INSERT INTO %1$s SELECT * FROM d',
+            r.name);
+        SELECT quote_ident(attname) INTO col FROM pg_attribute
+            WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum DESC LIMIT 1;
+        EXECUTE format('UPDATE %1$s SET %2$s = %2$s', r.name, col);
+    END LOOP;
+    INSERT INTO chk.usable SELECT i, repeat('value', 20) || i FROM generate_series(1, 20) i;
+    UPDATE chk.usable SET v = v || 'x' WHERE id % 2 = 0;
+    DELETE FROM chk.usable WHERE id % 3 = 0;
+    SELECT count(*) INTO n FROM chk.usable;
+    DELETE FROM chk.usable;
+    RETURN CASE WHEN n = 14 THEN '' ELSE format('%s rows instead of 14', n) END;
+END $$;
+
+CREATE FUNCTION chk.vacuum_command() RETURNS text LANGUAGE sql AS $$
+    SELECT 'VACUUM chk.usable' || coalesce(string_agg(', ' || name::text, ''), '') FROM chk.tables
+    WHERE amname = 'sofort'
+$$;
+
+CREATE FUNCTION chk.drop_all() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+BEGIN
+    FOR r IN SELECT * FROM chk.tables WHERE relkind = 'r' LOOP
+        EXECUTE format('DROP TABLE %s CASCADE', r.name);
+    END LOOP;
+    TRUNCATE chk.usable;
+    RETURN '';
+END $$;
+
+CREATE TABLE chk.allowance (owner bigint, pieces bigint, bytes bigint) USING heap;
+
+-- When all tables under test are gone, only what was there before them is left.
+CREATE FUNCTION chk.leaks() RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(format('owner %s has %s pieces, %s bytes; allowed are %s, %s', a.owner, a.pieces, a.bytes,
+        w.pieces, w.bytes), E'\n'), '')
+    FROM (SELECT CASE WHEN owner >= 16 THEN 16 ELSE owner END AS owner, sum(pieces) AS pieces, sum(bytes) AS bytes
+          FROM sofort_test.allocations() GROUP BY 1) a
+    LEFT JOIN chk.allowance w ON w.owner = a.owner
+    WHERE a.pieces > coalesce(w.pieces, 0) OR a.bytes > coalesce(w.bytes, 0)
+$$;
+
+CREATE FUNCTION chk.begin() RETURNS void LANGUAGE sql AS $$
+    INSERT INTO chk.allowance
+        SELECT CASE WHEN owner >= 16 THEN 16 ELSE owner END, sum(pieces), sum(bytes)
+        FROM sofort_test.allocations() GROUP BY 1
+$$;

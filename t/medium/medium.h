@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * medium.h
+ *	  What the files of t/medium share.  See main.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef MEDIUM_H
+#define MEDIUM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sofort/pmem/shadow_log.h"
+
+/* What becomes of the lines that were stored and not durable at a cut */
+typedef enum Survival
+{
+	SURVIVES_NONE = 0,
+	SURVIVES_HALF,				/* each with probability 1/2 */
+	SURVIVES_TORN,				/* the same; of some only a part arrived */
+	SURVIVES_ALL,
+	SURVIVALS
+} Survival;
+
+extern const char *const survival_name[SURVIVALS];
+
+/* image.c: the medium at any point of the log */
+typedef struct Cut
+{
+	uint64_t	drain;			/* number of the drain, from 1 */
+	uint64_t	position;		/* end of what had happened, in the log */
+	uint64_t	wal_flushed;
+	uint64_t	wal_written;
+	const void *control;		/* contents of sofort.control, or NULL */
+	size_t		control_size;
+} Cut;
+
+extern const ShadowHeader *log_open(const char *path);
+extern const ShadowSite *log_site(uint32_t site);
+extern void image_load(const char *pool);
+extern void image_restart(void);
+extern bool image_next_drain(Cut *cut, bool before);
+extern unsigned image_differing(void);
+extern uint64_t image_lost_lines(void);
+extern void image_write(const char *path, Survival survival, uint64_t seed);
+
+/* A call that is left out: "file:line:flush" or "file:line:drain"; NULL: none.
+ * Or one flush in every so many. */
+extern bool image_leave_out(const char *call);
+extern void image_leave_out_every(unsigned every, uint64_t seed);
+extern char **log_calls(int *n);	/* names of all, without duplicates */
+extern uint64_t log_calls_made(const char *call);
+
+/* datadir.c */
+extern void datadir_prepare(const char *base, const char *work);
+extern void datadir_restore(void);
+extern void datadir_set_wal(const char *wal_dir, uint64_t end);
+extern void datadir_set_control(const void *control, size_t size);
+
+/* server.c */
+extern void server_configure(const char *bindir, const char *data, const char *pool,
+							 const char *socket_dir);
+extern bool server_start(const char *log_path, const char *shadow_log);
+extern void server_kill(void);
+extern bool server_running(void);
+extern char *server_query(const char *sql, char *error, size_t error_size);
+extern const char *server_conninfo(void);
+extern const char *server_log_tail(void);
+
+/* record.c, check.c */
+extern int	record_main(int argc, char **argv);
+extern int	enumerate_main(int argc, char **argv);
+extern int	calls_main(int argc, char **argv);
+
+extern void die(const char *fmt,...) __attribute__((format(printf, 1, 2), noreturn));
+extern char *print(const char *fmt,...) __attribute__((format(printf, 1, 2)));
+extern void *allocate(size_t size);
+extern char *read_whole(const char *path, size_t *size);
+extern uint64_t random_next(uint64_t *state);
+extern double now(void);
+
+#endif							/* MEDIUM_H */

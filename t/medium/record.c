@@ -1,0 +1,210 @@
+/*-------------------------------------------------------------------------
+ *
+ * record.c
+ *	  Runs a script and notes, for each step, between which points of the log
+ *	  it committed and what the database contained after it.
+ *
+ *	medium record CONNINFO LOG SCRIPT STEPS
+ *
+ * A step of the script is one transaction, or one statement outside of any:
+ *
+ *		-- step NAME [@SESSION] [(may fail)]
+ *		statement;			(a ";" at the end of a line ends it)
+ *		COPY t FROM STDIN;	(followed by data and a line "\.")
+ *
+ * Its last statement is what commits.  Sessions have numbers; those without one
+ * are run by 4, 5 and 6 in turn, so that what one leaves meets what another does.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <libpq-fe.h>
+
+#include "medium.h"
+
+#define SESSIONS	8
+
+static const char *conninfo;
+static PGconn *session[SESSIONS];
+static PGconn *observer;
+static const ShadowHeader *header;
+static char *script;
+static char *next_line;
+static int	steps = 0;
+
+static PGconn *
+connect_to_server(void)
+{
+	PGconn	   *c = PQconnectdb(conninfo);
+
+	if (PQstatus(c) != CONNECTION_OK)
+		die("%s", PQerrorMessage(c));
+	return c;
+}
+
+/* Lines of the script, one after the other; the text is cut up. */
+static char *
+get_line(void)
+{
+	char	   *line = next_line;
+	char	   *end;
+
+	if (line == NULL || *line == '\0')
+		return NULL;
+	end = strchr(line, '\n');
+	if (end != NULL)
+		*end = '\0';
+	next_line = end != NULL ? end + 1 : NULL;
+	return line;
+}
+
+static bool
+ends_statement(const char *line)
+{
+	size_t		n = strlen(line);
+
+	return n > 0 && line[n - 1] == ';';
+}
+
+static void
+copy_data(PGconn *c)
+{
+	char	   *line;
+
+	while ((line = get_line()) != NULL && strcmp(line, "\\.") != 0)
+	{
+		char	   *row = print("%s\n", line);
+
+		if (PQputCopyData(c, row, (int) strlen(row)) != 1)
+			die("COPY: %s", PQerrorMessage(c));
+		free(row);
+	}
+	if (PQputCopyEnd(c, NULL) != 1)
+		die("COPY: %s", PQerrorMessage(c));
+}
+
+/* Returns false if it failed. */
+static bool
+execute(PGconn *c, const char *sql, bool may_fail)
+{
+	PGresult   *res = PQexec(c, sql);
+	ExecStatusType status = PQresultStatus(res);
+
+	PQclear(res);
+	if (status == PGRES_COPY_IN)
+	{
+		copy_data(c);
+		while ((res = PQgetResult(c)) != NULL)
+		{
+			status = PQresultStatus(res);
+			PQclear(res);
+		}
+	}
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+		return true;
+	if (!may_fail)
+		die("%s\nfailed: %s", sql, PQerrorMessage(c));
+	return false;
+}
+
+static char *
+observe(const char *sql)
+{
+	PGresult   *res = PQexec(observer, sql);
+	char	   *value;
+
+	if (PQresultStatus(res) != PGRES_TUPLES_OK)
+		die("%s: %s", sql, PQerrorMessage(observer));
+	value = strdup(PQgetvalue(res, 0, 0));
+	PQclear(res);
+	return value;
+}
+
+static void
+write_step(FILE *out, uint64_t sent, uint64_t acknowledged, const char *name)
+{
+	char	   *contents = observe("SELECT chk.contents()");
+	char	   *flushed = observe("SELECT pg_current_wal_flush_lsn() - '0/0'");
+
+	fprintf(out, "%llu %llu %s %s|%s\n", (unsigned long long) sent,
+			(unsigned long long) acknowledged, flushed, name, contents);
+	free(contents);
+	free(flushed);
+}
+
+static void
+run_step(FILE *out, char *title)
+{
+	int			number = 4 + steps % 3;
+	char	   *in = strstr(title, " @");
+	bool		may_fail = strstr(title, " (may fail)") != NULL;
+	char	   *sql = strdup("");
+	uint64_t	sent;
+	PGconn	   *c;
+
+	if (in != NULL)
+		number = atoi(in + 2);
+	if (number < 1 || number >= SESSIONS)
+		die("no such session: %s", title);
+	if (session[number] == NULL)
+		session[number] = connect_to_server();
+	c = session[number];
+	sent = header->tail;
+	for (;;)
+	{
+		bool		last = next_line == NULL || *next_line == '\0' ||
+			strncmp(next_line, "-- step", 7) == 0;
+		char	   *line;
+		char	   *more;
+
+		if (last)
+			break;
+		line = get_line();
+		more = print("%s%s\n", sql, line);
+		free(sql);
+		sql = more;
+		if (!ends_statement(line))
+			continue;
+		sent = header->tail;
+		(void) execute(c, sql, may_fail);
+		free(sql);
+		sql = strdup("");
+	}
+	free(sql);
+	write_step(out, sent, header->tail, title);
+}
+
+int
+record_main(int argc, char **argv)
+{
+	FILE	   *out;
+	char	   *line;
+
+	if (argc != 5)
+		die("usage: medium record CONNINFO LOG SCRIPT STEPS");
+	conninfo = argv[1];
+	header = log_open(argv[2]);
+	script = read_whole(argv[3], NULL);
+	next_line = script;
+	out = fopen(argv[4], "w");
+	if (out == NULL)
+		die("cannot write %s", argv[4]);
+	observer = connect_to_server();
+	write_step(out, header->tail, header->tail, "begin");
+	while ((line = get_line()) != NULL)
+	{
+		if (strncmp(line, "-- step ", 8) == 0)
+		{
+			run_step(out, line + 8);
+			steps++;
+		}
+	}
+	fclose(out);
+	printf("steps=%d drains=%llu log=%llu\n", steps, (unsigned long long) header->drains,
+		   (unsigned long long) header->tail);
+	return 0;
+}
