@@ -191,6 +191,16 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		dropped_database = dropping;
 }
 
+static void exec_executor_start(QueryDesc *desc, int eflags);
+
+/* Another extension may look at the nodes of a plan (auto_explain does). */
+static bool
+executor_is_watched(void)
+{
+	return ExecutorStart_hook != exec_executor_start || ExecutorRun_hook != NULL ||
+		ExecutorFinish_hook != NULL || ExecutorEnd_hook != NULL;
+}
+
 static void
 exec_executor_start(QueryDesc *desc, int eflags)
 {
@@ -201,7 +211,7 @@ exec_executor_start(QueryDesc *desc, int eflags)
 	{
 		if (next_executor_start)
 			next_executor_start(desc, eflags);
-		else
+		else if (executor_is_watched() || !direct_start(desc, eflags))
 			standard_ExecutorStart(desc, eflags);
 		if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		{
@@ -266,6 +276,13 @@ exec_init(void)
 							 &sofort_default_index,
 							 EXEC_DEFAULT_INDEX_SOFORT,
 							 exec_default_index_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("sofort.direct_execution",
+							 "Runs simple look-ups and updates of sofort tables by index directly.",
+							 "Without the executor's nodes for index scans and updates, and with the same result.",
+							 &sofort_direct_execution,
+							 true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	next_process_utility = ProcessUtility_hook;

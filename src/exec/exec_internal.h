@@ -86,6 +86,10 @@ extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
 
 extern void plan_started(QueryDesc *desc, int eflags);
 
+/* ---- direct.c ---- */
+
+extern bool direct_start(QueryDesc *query, int eflags);
+
 /* ---- needed_columns.c ---- */
 
 /* A node of a plan that was started; in the query's memory context. */

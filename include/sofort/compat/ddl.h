@@ -53,4 +53,29 @@
 #define compat_identity_sequence(rel, attnum) getIdentitySequence(rel, attnum, true)
 #endif
 
+/* ---- what standard_ExecutorStart() does ---- */
+
+#if PG_VERSION_NUM < 160000
+#define compat_check_permissions(stmt) ExecCheckRTPerms((stmt)->rtable, true)
+#define compat_init_range_table(estate, stmt) ExecInitRangeTable(estate, (stmt)->rtable)
+#elif PG_VERSION_NUM < 180000
+#define compat_check_permissions(stmt) \
+	ExecCheckPermissions((stmt)->rtable, (stmt)->permInfos, true)
+#define compat_init_range_table(estate, stmt) \
+	ExecInitRangeTable(estate, (stmt)->rtable, (stmt)->permInfos)
+#else
+#define compat_check_permissions(stmt) \
+	ExecCheckPermissions((stmt)->rtable, (stmt)->permInfos, true)
+#define compat_init_range_table(estate, stmt) \
+	ExecInitRangeTable(estate, (stmt)->rtable, (stmt)->permInfos, \
+					   bms_copy((stmt)->unprunableRelids))
+#endif
+
+#if PG_VERSION_NUM < 180000
+#define compat_has_generated(constr) ((constr)->has_generated_stored)
+#else
+#define compat_has_generated(constr) \
+	((constr)->has_generated_stored || (constr)->has_generated_virtual)
+#endif
+
 #endif							/* SOFORT_COMPAT_DDL_H */

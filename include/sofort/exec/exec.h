@@ -24,10 +24,13 @@ typedef enum ExecDefaultIndex
 extern int	sofort_default_index;
 extern const struct config_enum_entry exec_default_index_options[];
 
+/* sofort.direct_execution (PGC_USERSET): see src/exec/direct.c */
+extern bool sofort_direct_execution;
+
 /*
  * From _PG_init, only while shared_preload_libraries are loaded, after
  * txn_init() (its PRE_COMMIT callback must run before txn's: callbacks run last
- * in, first out).  Defines sofort.default_index; installs the hooks, each of
+ * in, first out).  Defines both settings; installs the hooks, each of
  * which calls the one that was there before.
  */
 extern void exec_init(void);
