@@ -214,7 +214,8 @@ COMMENT ON COLUMN columns.reason IS 'why the column is stored in this way';
 
 CREATE FUNCTION index_info(
     index regclass,
-    OUT placement text, OUT status text, OUT entries bigint, OUT dram_bytes bigint)
+    OUT placement text, OUT status text, OUT entries bigint, OUT dram_bytes bigint,
+    OUT rebuilt double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'sofort_index_info'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
@@ -234,9 +235,34 @@ COMMENT ON COLUMN indexes.index IS 'index';
 COMMENT ON COLUMN indexes.is_unique IS 'is it unique?';
 COMMENT ON COLUMN indexes.is_primary IS 'is it the index of the primary key?';
 COMMENT ON COLUMN indexes.placement IS 'dram: in memory, rebuilt after a start';
-COMMENT ON COLUMN indexes.status IS 'ready, building, or missing: built by the next query or background worker';
+COMMENT ON COLUMN indexes.status IS 'ready; partial: being rebuilt and used meanwhile; building; or missing: built by the next query or background worker';
 COMMENT ON COLUMN indexes.entries IS 'entries, those of dead rows included; null if missing';
 COMMENT ON COLUMN indexes.dram_bytes IS 'bytes in DRAM; null if missing';
+COMMENT ON COLUMN indexes.rebuilt IS 'how much of the table is in it, 0 to 1; null if missing or building';
+
+CREATE FUNCTION recovery_info(
+    OUT mode text, OUT phase text, OUT workers integer,
+    OUT structures_ready bigint, OUT structures_left bigint,
+    OUT rows_done bigint, OUT segments_done bigint, OUT segments_total bigint,
+    OUT failures bigint, OUT started timestamptz, OUT finished timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_recovery_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION recovery_info() IS 'state of the recovery after the start; see view sofort.recovery';
+
+CREATE VIEW recovery AS SELECT * FROM @extschema@.recovery_info();
+COMMENT ON VIEW recovery IS 'rebuilding of indexes since the start of the server, of all databases; no row without a pool';
+COMMENT ON COLUMN recovery.mode IS 'sofort.recovery_mode';
+COMMENT ON COLUMN recovery.phase IS 'starting, rebuilding, or finished: the background workers have nothing left to do';
+COMMENT ON COLUMN recovery.workers IS 'background workers that run now';
+COMMENT ON COLUMN recovery.structures_ready IS 'indexes that are complete';
+COMMENT ON COLUMN recovery.structures_left IS 'indexes, as far as they are known yet, that are not';
+COMMENT ON COLUMN recovery.rows_done IS 'rows that rebuilds have read';
+COMMENT ON COLUMN recovery.segments_done IS 'segments of 65,536 rows that rebuilds have read';
+COMMENT ON COLUMN recovery.segments_total IS 'segments of all rebuilds that were begun';
+COMMENT ON COLUMN recovery.failures IS 'errors of background workers';
+COMMENT ON COLUMN recovery.started IS 'when the first background worker was started';
+COMMENT ON COLUMN recovery.finished IS 'when they had finished; null before';
 
 CREATE FUNCTION transaction_info(
     OUT slot integer, OUT generation integer, OUT state text, OUT life bigint,
@@ -256,7 +282,7 @@ COMMENT ON COLUMN transactions.xid IS 'transaction id';
 COMMENT ON COLUMN transactions.pid IS 'server process, or null';
 COMMENT ON COLUMN transactions.entries IS 'entries of its write set';
 
-GRANT SELECT ON pool, tables, columns, indexes, transactions TO PUBLIC;
+GRANT SELECT ON pool, tables, columns, indexes, recovery, transactions TO PUBLIC;
 
 -- ---------------------------------------------------------------------------
 -- Checks and administration

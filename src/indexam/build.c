@@ -150,12 +150,10 @@ sort_array(BuildState *build, EntryArray *array)
 static void
 insert_entry(BuildState *build, uint8 *entry)
 {
-	EntryPlace	place;
 	TreeResult	result;
 
-	keys_place(&place, build->keys, entry, 0);
 	epoch_enter();
-	result = tree_insert(build->tree, entry, &place.probe, &build->keys->order);
+	result = index_insert_into(build->keys, build->tree, entry);
 	epoch_exit();
 	if (result == TREE_FULL)
 		index_arena_full(build->keys->index);
@@ -186,6 +184,8 @@ bulk_load(BuildState *build)
 			memcpy(last, entry, build->stride);
 			if (!tree_build_add(&builder, entry))
 				index_arena_full(build->keys->index);
+			if (tree_entry_tuple(build->tree, entry) != NULL)
+				tree_count_tuple(build->tree, tree_entry_tuple(build->tree, entry));
 		}
 		forget_tuple(build, entry);
 	}

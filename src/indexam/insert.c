@@ -13,6 +13,7 @@
 #include "sofort/pmem/arena.h"
 
 #include "am_internal.h"
+#include "partial.h"
 
 /* Rows of a table block that have a place in a row id */
 #define BLOCK_ROWS	256
@@ -30,14 +31,23 @@ check_tid(Relation index, const ItemPointerData *tid)
 						RelationGetRelationName(index))));
 }
 
-/* Copy of the index tuple in the arena */
+/* Copy of the index tuple in the arena, or in a memory context */
 static TreeTuple *
-form_tuple(const IndexKeys *keys, const Datum *values, const bool *isnull)
+form_tuple(const IndexKeys *keys, const Datum *values, const bool *isnull,
+		   MemoryContext context)
 {
 	IndexTuple	itup = index_form_tuple(RelationGetDescr(keys->index), (Datum *) values,
 										(bool *) isnull);
-	TreeTuple  *tuple = tree_tuple_make(keys->tree, itup);
+	TreeTuple  *tuple;
 
+	if (context != NULL)
+	{
+		tuple = MemoryContextAllocZero(context, offsetof(TreeTuple, tuple) + IndexTupleSize(itup));
+		tuple->size = (uint32) IndexTupleSize(itup);
+		memcpy(&tuple->tuple, itup, IndexTupleSize(itup));
+	}
+	else
+		tuple = tree_tuple_make(itup);
 	pfree(itup);
 	if (tuple == NULL)
 		index_arena_full(keys->index);
@@ -47,6 +57,13 @@ form_tuple(const IndexKeys *keys, const Datum *values, const bool *isnull)
 void
 index_form_entry(const IndexKeys *keys, const Datum *values, const bool *isnull,
 				 const ItemPointerData *tid, uint8 *entry)
+{
+	index_form_private_entry(keys, values, isnull, tid, entry, NULL);
+}
+
+void
+index_form_private_entry(const IndexKeys *keys, const Datum *values, const bool *isnull,
+						 const ItemPointerData *tid, uint8 *entry, MemoryContext context)
 {
 	const KeyFormat *format = &keys->format;
 	bool		needs_tuple;
@@ -60,7 +77,7 @@ index_form_entry(const IndexKeys *keys, const Datum *values, const bool *isnull,
 	if (!format->has_tuples)
 		return;
 	if (needs_tuple)
-		tuple = form_tuple(keys, values, isnull);
+		tuple = form_tuple(keys, values, isnull, context);
 	memcpy(entry + format->key_len + TREE_ROW_BYTES, &tuple, sizeof(tuple));
 }
 
@@ -68,26 +85,40 @@ index_form_entry(const IndexKeys *keys, const Datum *values, const bool *isnull,
 void
 index_discard_entry(const IndexKeys *keys, const uint8 *entry)
 {
-	tree_tuple_discard(keys->tree, tree_entry_tuple(keys->tree, entry));
+	tree_tuple_discard(keys_entry_tuple(&keys->format, entry));
+}
+
+TreeResult
+index_insert_into(const IndexKeys *keys, Tree *tree, const uint8 *entry)
+{
+	TreeTuple  *tuple = keys_entry_tuple(&keys->format, entry);
+	EntryPlace	place;
+	TreeResult	result;
+
+	keys_place(&place, keys, entry, 0);
+	result = tree_insert(tree, entry, &place.probe, &keys->order);
+	if (result == TREE_FULL)
+	{
+		/* twice, as what was retired last waits for an epoch */
+		tree_reclaim(tree);
+		tree_reclaim(tree);
+		result = tree_insert(tree, entry, &place.probe, &keys->order);
+	}
+	if (result == TREE_DONE && tuple != NULL)
+		tree_count_tuple(tree, tuple);
+	return result;
 }
 
 /* Insert an entry that may be there already. */
 static void
 plain_insert(IndexKeys *keys, const uint8 *entry)
 {
-	EntryPlace	place;
+	IndexView	view;
 	TreeResult	result;
 
-	keys_place(&place, keys, entry, 0);
 	epoch_enter();
-	result = tree_insert(keys->tree, entry, &place.probe, &keys->order);
-	if (result == TREE_FULL)
-	{
-		/* twice, as what was retired last waits for an epoch */
-		tree_reclaim(keys->tree);
-		tree_reclaim(keys->tree);
-		result = tree_insert(keys->tree, entry, &place.probe, &keys->order);
-	}
+	index_view(keys, &view);
+	result = index_insert_into(keys, view.tree, entry);
 	epoch_exit();
 	if (result == TREE_DONE)
 		return;
@@ -118,7 +149,8 @@ statement_keys(Relation index, struct IndexInfo *info)
 		keys = index_keys_open(index, info->ii_Context);
 		info->ii_AmCache = keys;
 	}
-	keys->tree = keys->shared->tree;
+	else if (keys->tree == NULL)
+		index_attach_partial(keys, index);
 	return keys;
 }
 
@@ -130,7 +162,7 @@ checked_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const b
 	bool		inserted = false;
 	volatile bool is_unique = false;
 
-	if (tree_entry_tuple(keys->tree, entry) == NULL)
+	if (keys_entry_tuple(&keys->format, entry) == NULL)
 		return unique_insert(keys, entry, values, isnull, tid, heap, check, &inserted);
 	PG_TRY();
 	{

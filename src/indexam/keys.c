@@ -263,16 +263,6 @@ keys_compare_tuples(const IndexKeys *keys, IndexTuple a, IndexTuple b)
 	return 0;
 }
 
-static TreeTuple *
-entry_tuple(const KeyFormat *format, const uint8 *entry)
-{
-	TreeTuple  *tuple = NULL;
-
-	if (format->has_tuples)
-		memcpy(&tuple, entry + format->key_len + TREE_ROW_BYTES, sizeof(tuple));
-	return tuple;
-}
-
 /* Bytes, then tuples if both have one */
 static int
 compare_keys(const IndexKeys *keys, const uint8 *a, const uint8 *b)
@@ -281,8 +271,8 @@ compare_keys(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 
 	if (c == 0)
 	{
-		TreeTuple  *x = entry_tuple(&keys->format, a);
-		TreeTuple  *y = entry_tuple(&keys->format, b);
+		TreeTuple  *x = keys_entry_tuple(&keys->format, a);
+		TreeTuple  *y = keys_entry_tuple(&keys->format, b);
 
 		if (x != NULL && y != NULL)
 			c = keys_compare_tuples(keys, &x->tuple, &y->tuple);
@@ -312,7 +302,7 @@ compare_place(const TreeProbe *probe, const uint8 *entry)
 {
 	const EntryPlace *place = probe->arg;
 	const KeyFormat *format = &place->keys->format;
-	TreeTuple  *tuple = entry_tuple(format, entry);
+	TreeTuple  *tuple = keys_entry_tuple(format, entry);
 	int			c = 0;
 
 	if (tuple != NULL)
@@ -333,10 +323,21 @@ keys_place(EntryPlace *place, const IndexKeys *keys, const uint8 *entry, int tie
 	if (tie != 0)
 		memset(place->bytes + format->key_len, tie < 0 ? 0 : 0xff, TREE_ROW_BYTES);
 	place->keys = keys;
-	place->tuple = entry_tuple(format, entry);
+	place->tuple = keys_entry_tuple(format, entry);
 	place->tie = tie;
 	place->probe.bytes = place->bytes;
 	place->probe.nbytes = format->key_len;
 	place->probe.compare = place->tuple != NULL ? compare_place : NULL;
 	place->probe.arg = place;
+}
+
+int
+keys_probe_compare(const KeyFormat *format, const TreeProbe *probe, const uint8 *entry)
+{
+	int			c;
+
+	if (probe->compare == NULL)
+		return memcmp(probe->bytes, entry, format->key_len + TREE_ROW_BYTES);
+	c = memcmp(probe->bytes, entry, probe->nbytes);
+	return c != 0 ? c : probe->compare(probe, entry);
 }

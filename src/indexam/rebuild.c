@@ -3,9 +3,13 @@
  * rebuild.c
  *	  Building trees that are missing, and access to those that are there.
  *
+ * An index on plain columns is rebuilt in segments (partial.c); who needs it
+ * uses what there is, or helps and waits.  Others are rebuilt as a whole by one
+ * process.
+ *
  * A rebuild reads every version that is not dead to everybody, without waiting
  * for writers.  Who writes meanwhile is safe: its row is in the table before it
- * comes to its index entry; the entry waits for the build and is then inserted,
+ * comes to its index entry; the entry waits for the build (or goes to the delta) and is then inserted,
  * which does nothing if the build has seen the row.  VACUUM is safe: before it
  * frees a row it removes the entries, and so waits for the build.
  *
@@ -27,6 +31,7 @@
 #include "pgstat.h"
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -36,6 +41,9 @@
 #include "utils/snapmgr.h"
 
 #include "am_internal.h"
+#include "partial.h"
+
+bool		indexam_use_partial = false;
 
 /* Cached in rd_amcache of an index; one chunk */
 typedef struct CachedKeys
@@ -45,14 +53,30 @@ typedef struct CachedKeys
 	KeyFormat	format;			/* cut at its size */
 } CachedKeys;
 
+/* The format does not change but under locks that keep users away. */
+static bool
+same_format(SofortIndex *shared, const KeyFormat *format)
+{
+	return shared->format->size == format->size &&
+		memcmp(shared->format, format, format->size) == 0;
+}
+
 static bool
 is_ready(SofortIndex *shared, const KeyFormat *format)
 {
 	if (registry_state(shared) != INDEX_READY)
 		return false;
 	pg_read_barrier();
-	return shared->format->size == format->size &&
-		memcmp(shared->format, format, format->size) == 0;
+	return same_format(shared, format);
+}
+
+static bool
+is_partial(SofortIndex *shared, const KeyFormat *format)
+{
+	if (registry_state(shared) != INDEX_PARTIAL)
+		return false;
+	pg_read_barrier();
+	return same_format(shared, format);
 }
 
 /* ---- building ---- */
@@ -66,42 +90,59 @@ forget_build(int code, Datum arg)
 	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
 }
 
-/* The tree from the table, as its owner; under the build lock. */
+/* The table's owner builds, in a security-restricted operation. */
+typedef struct OwnerContext
+{
+	Relation	heap;
+	Oid			save_user;
+	int			save_context;
+	int			nest_level;
+	bool		pushed;
+} OwnerContext;
+
+static void
+become_owner(OwnerContext *owner, Relation index)
+{
+	owner->heap = table_open(index->rd_index->indrelid, AccessShareLock);
+	am_check_table(owner->heap);
+	owner->pushed = !ActiveSnapshotSet();
+	if (owner->pushed)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	GetUserIdAndSecContext(&owner->save_user, &owner->save_context);
+	SetUserIdAndSecContext(owner->heap->rd_rel->relowner,
+						   owner->save_context | SECURITY_RESTRICTED_OPERATION);
+	owner->nest_level = NewGUCNestLevel();
+	compat_restrict_search_path();
+}
+
+static void
+leave_owner(OwnerContext *owner)
+{
+	AtEOXact_GUC(false, owner->nest_level);
+	SetUserIdAndSecContext(owner->save_user, owner->save_context);
+	if (owner->pushed)
+		PopActiveSnapshot();
+	table_close(owner->heap, AccessShareLock);
+}
+
+/* The tree from the table; under the build lock. */
 static void
 build_from_table(IndexKeys *keys)
 {
 	Relation	index = keys->index;
-	Relation	heap = table_open(index->rd_index->indrelid, AccessShareLock);
+	OwnerContext owner;
 	struct IndexInfo *info = BuildIndexInfo(index);
-	bool		pushed = false;
-	Oid			save_user;
-	int			save_context;
-	int			nest_level;
 	double		heap_tuples;
 
-	am_check_table(heap);
 	info->ii_Unique = false;
 	info->ii_ExclusionOps = NULL;
 	info->ii_Concurrent = false;
 	info->ii_ParallelWorkers = 0;
-	if (!ActiveSnapshotSet())
-	{
-		PushActiveSnapshot(GetTransactionSnapshot());
-		pushed = true;
-	}
-	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(heap->rd_rel->relowner, save_context | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
-	compat_restrict_search_path();
-
-	keys->tree = build_tree(keys, heap, info, false, true, am_fillfactor(index), &heap_tuples);
+	become_owner(&owner, index);
+	keys->tree = build_tree(keys, owner.heap, info, false, true, am_fillfactor(index),
+							&heap_tuples);
 	registry_publish(keys->shared, keys->tree, &keys->format);
-
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(save_user, save_context);
-	if (pushed)
-		PopActiveSnapshot();
-	table_close(heap, AccessShareLock);
+	leave_owner(&owner);
 }
 
 /*
@@ -139,7 +180,7 @@ try_build(IndexKeys *keys, bool *built)
 
 /* Ready on return.  Returns whether this call built the tree. */
 static bool
-ensure(IndexKeys *keys)
+ensure_whole(IndexKeys *keys)
 {
 	ItemPointerData lock;
 	bool		built = false;
@@ -161,11 +202,97 @@ ensure(IndexKeys *keys)
 	}
 }
 
+/*
+ * There is a partial index, or a ready one.  What was built with another format
+ * is thrown away under the build lock: the first who comes with the new one
+ * does so.
+ */
+static void
+begin_partial(IndexKeys *keys)
+{
+	SofortIndex *shared = keys->shared;
+	ItemPointerData lock;
+	Relation	heap;
+
+	ItemPointerSet(&lock, 0, 1);
+	LockTuple(keys->index, &lock, ExclusiveLock);
+	if (!is_ready(shared, &keys->format) && !is_partial(shared, &keys->format))
+	{
+		if (registry_state(shared) == INDEX_READY || registry_state(shared) == INDEX_PARTIAL)
+			registry_reset(shared);
+		heap = table_open(keys->index->rd_index->indrelid, AccessShareLock);
+		am_check_table(heap);
+		partial_begin(keys, heap);
+		table_close(heap, AccessShareLock);
+		SOFORT_STOP("rebuild-begun");
+	}
+	UnlockTuple(keys->index, &lock, ExclusiveLock);
+}
+
+static bool
+work_as_owner(IndexKeys *keys, int max_segments)
+{
+	OwnerContext owner;
+	bool		worked;
+
+	become_owner(&owner, keys->index);
+	worked = partial_work(keys, owner.heap, max_segments);
+	leave_owner(&owner);
+	return worked;
+}
+
+static void
+stop_waiting(int code, Datum arg)
+{
+	pg_atomic_fetch_sub_u32(&((SofortIndex *) DatumGetPointer(arg))->waiters, 1);
+}
+
+/* Help until there is nothing left to do, then wait for the others. */
+static void
+ensure_in_segments(IndexKeys *keys)
+{
+	SofortIndex *shared = keys->shared;
+
+	pg_atomic_fetch_add_u32(&shared->waiters, 1);
+	PG_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(shared));
+	{
+		while (!is_ready(shared, &keys->format))
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (!is_partial(shared, &keys->format))
+				begin_partial(keys);
+			else if (!work_as_owner(keys, 0))
+				partial_wait(shared);
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(shared));
+	stop_waiting(0, PointerGetDatum(shared));
+}
+
+static void
+ensure(IndexKeys *keys)
+{
+	if (partial_is_possible(keys->index))
+		ensure_in_segments(keys);
+	else
+		(void) ensure_whole(keys);
+}
+
 /* ---- attaching ---- */
+
+/* Ready, or if that is enough, partial */
+static void
+make_usable(IndexKeys *keys, bool partial)
+{
+	if (!partial || !indexam_use_partial || !partial_is_possible(keys->index))
+		ensure(keys);
+	else if (!is_partial(keys->shared, &keys->format) && !is_ready(keys->shared, &keys->format))
+		begin_partial(keys);
+}
 
 /* Fills keys->format and keys->shared from the cache, and the cache. */
 static void
-load_keys(IndexKeys *keys, Relation index)
+load_keys(IndexKeys *keys, Relation index, bool partial)
 {
 	CachedKeys *cached = index->rd_amcache;
 	SofortIndex *shared;
@@ -185,11 +312,9 @@ load_keys(IndexKeys *keys, Relation index)
 	keys_format(index, &keys->format);
 	keys_init(keys, index);
 	shared = tree_registry_attach(index);
+	keys->shared = shared;
 	if (!is_ready(shared, &keys->format))
-	{
-		keys->shared = shared;
-		(void) ensure(keys);
-	}
+		make_usable(keys, partial);
 	/* the build may have filled the cache through another path */
 	if (index->rd_amcache == NULL)
 	{
@@ -204,15 +329,31 @@ load_keys(IndexKeys *keys, Relation index)
 	keys->shared = shared;
 }
 
+static void
+attach(IndexKeys *keys, Relation index, bool partial)
+{
+	pool_require();
+	load_keys(keys, index, partial);
+	if (unlikely(registry_state(keys->shared) != INDEX_READY))
+		make_usable(keys, partial);
+	keys->tree = NULL;
+	if (registry_state(keys->shared) == INDEX_READY)
+	{
+		pg_read_barrier();
+		keys->tree = keys->shared->tree;
+	}
+}
+
 void
 index_attach(IndexKeys *keys, Relation index)
 {
-	pool_require();
-	load_keys(keys, index);
-	if (unlikely(registry_state(keys->shared) != INDEX_READY))
-		(void) ensure(keys);
-	pg_read_barrier();
-	keys->tree = keys->shared->tree;
+	attach(keys, index, false);
+}
+
+void
+index_attach_partial(IndexKeys *keys, Relation index)
+{
+	attach(keys, index, true);
 }
 
 IndexKeys *
@@ -220,24 +361,65 @@ index_keys_open(Relation index, MemoryContext context)
 {
 	IndexKeys  *keys = MemoryContextAlloc(context, sizeof(IndexKeys));
 
-	index_attach(keys, index);
+	index_attach_partial(keys, index);
 	return keys;
 }
 
-/* A background worker's: only what queries may use is worth building. */
-bool
-sofort_index_rebuild(Oid index_oid)
+void
+index_view(IndexKeys *keys, IndexView *view)
+{
+	view->partial = keys->tree == NULL ? registry_partial(keys->shared) : NULL;
+	if (view->partial != NULL)
+	{
+		view->collecting = partial_phase(view->partial) == PARTIAL_COLLECTING;
+		view->tree = view->collecting ? view->partial->delta : view->partial->tree;
+		return;
+	}
+	if (keys->tree == NULL)
+	{
+		pg_read_barrier();
+		keys->tree = keys->shared->tree;
+	}
+	view->collecting = false;
+	view->tree = keys->tree;
+}
+
+/* ---- for background workers ---- */
+
+static IndexamRebuild
+rebuild_step(IndexKeys *keys, int max_segments)
+{
+	bool		worked;
+
+	if (is_ready(keys->shared, &keys->format))
+	{
+		partial_free_retired(keys->shared);
+		return REBUILD_NOT_NEEDED;
+	}
+	if (!partial_is_possible(keys->index))
+		return ensure_whole(keys) ? REBUILD_FINISHED : REBUILD_NOT_NEEDED;
+	if (!is_partial(keys->shared, &keys->format))
+		begin_partial(keys);
+	worked = work_as_owner(keys, max_segments);
+	if (is_ready(keys->shared, &keys->format))
+		return worked ? REBUILD_FINISHED : REBUILD_NOT_NEEDED;
+	return worked ? REBUILD_WORKED : REBUILD_BUSY;
+}
+
+/* Only what queries may use is worth building. */
+IndexamRebuild
+sofort_index_rebuild(Oid index_oid, int max_segments)
 {
 	Oid			heap_oid = IndexGetRelation(index_oid, true);
 	Relation	heap;
 	Relation	index;
-	bool		built = false;
+	IndexamRebuild result = REBUILD_NOT_NEEDED;
 
 	if (!OidIsValid(heap_oid))
-		return false;
+		return result;
 	heap = try_relation_open(heap_oid, AccessShareLock);
 	if (heap == NULL)
-		return false;
+		return result;
 	index = try_relation_open(index_oid, AccessShareLock);
 	if (index != NULL && index->rd_rel->relkind == RELKIND_INDEX && am_is_ours(index) &&
 		index->rd_index->indislive && index->rd_index->indisready)
@@ -248,11 +430,10 @@ sofort_index_rebuild(Oid index_oid)
 		keys_format(index, &keys.format);
 		keys_init(&keys, index);
 		keys.shared = tree_registry_attach(index);
-		if (!is_ready(keys.shared, &keys.format))
-			built = ensure(&keys);
+		result = rebuild_step(&keys, max_segments);
 	}
 	if (index != NULL)
 		relation_close(index, AccessShareLock);
 	relation_close(heap, AccessShareLock);
-	return built;
+	return result;
 }

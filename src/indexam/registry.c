@@ -33,6 +33,8 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "partial.h"
+
 #define UNIQUE_LOCKS	512
 
 typedef struct RegistryEntry
@@ -180,7 +182,26 @@ shared_alloc(const RelFileLocator *locator, Oid index_oid)
 	shared->locator = *locator;
 	shared->index_oid = index_oid;
 	pg_atomic_init_u32(&shared->state, INDEX_MISSING);
+	pg_atomic_init_u32(&shared->workers, 0);
+	pg_atomic_init_u32(&shared->waiters, 0);
+	SpinLockInit(&shared->mutex);
+	ConditionVariableInit(&shared->progress);
 	return shared;
+}
+
+/* Nobody can look at them any more. */
+static void
+free_partials(PartialIndex *partial, PartialIndex *retired)
+{
+	if (partial != NULL)
+		partial_free(partial);
+	while (retired != NULL)
+	{
+		PartialIndex *next = retired->next_retired;
+
+		partial_free(retired);
+		retired = next;
+	}
 }
 
 /* Nobody can find it any more. */
@@ -191,6 +212,7 @@ shared_free(SofortIndex *shared)
 		tree_destroy(shared->tree);
 	if (shared->format != NULL)
 		arena_free(shared->format);
+	free_partials(shared->partial, shared->retired);
 	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
 	shared->serial = 0;
 	shared->next_free = registry->free;
@@ -251,36 +273,106 @@ registry_reset(SofortIndex *shared)
 	RegistryEntry *entry = dshash_find(table, &shared->locator, true);
 	Tree	   *tree = shared->tree;
 	KeyFormat  *format = shared->format;
+	PartialIndex *partial = shared->partial;
+	PartialIndex *retired = shared->retired;
 
 	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
 	shared->tree = NULL;
 	shared->format = NULL;
+	shared->partial = NULL;
+	shared->retired = NULL;
 	if (entry != NULL)
 		dshash_release_lock(table, entry);
+	free_partials(partial, retired);
 	if (tree != NULL)
 		tree_destroy(tree);
 	if (format != NULL)
 		arena_free(format);
 }
 
+static KeyFormat *
+copy_format(const KeyFormat *format)
+{
+	KeyFormat  *copy = arena_alloc(format->size, ARENA_NO_OOM);
+
+	if (copy != NULL)
+		memcpy(copy, format, format->size);
+	return copy;
+}
+
+static void
+registry_arena_full(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory for sofort's indexes and dictionaries"),
+			 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+}
+
 void
 registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format)
 {
-	KeyFormat  *copy = arena_alloc(format->size, ARENA_NO_OOM);
+	KeyFormat  *copy = copy_format(format);
 
 	if (copy == NULL)
 	{
 		tree_destroy(tree);
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory for sofort's indexes and dictionaries"),
-				 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+		registry_arena_full();
 	}
-	memcpy(copy, format, format->size);
 	shared->format = copy;
 	shared->tree = tree;
 	pg_write_barrier();
 	pg_atomic_write_u32(&shared->state, INDEX_READY);
+}
+
+bool
+registry_publish_partial(SofortIndex *shared, PartialIndex *partial, const KeyFormat *format)
+{
+	KeyFormat  *copy = copy_format(format);
+	RegistryEntry *entry;
+	bool		published = false;
+
+	if (copy == NULL)
+	{
+		partial_free(partial);
+		registry_arena_full();
+	}
+	entry = dshash_find(table, &shared->locator, true);
+	if (entry != NULL && entry->shared == shared && registry_state(shared) == INDEX_MISSING)
+	{
+		shared->format = copy;
+		shared->partial = partial;
+		pg_write_barrier();
+		pg_atomic_write_u32(&shared->state, INDEX_PARTIAL);
+		published = true;
+	}
+	if (entry != NULL)
+		dshash_release_lock(table, entry);
+	if (!published)
+		arena_free(copy);
+	return published;
+}
+
+void
+registry_finish_partial(SofortIndex *shared, PartialIndex *partial)
+{
+	RegistryEntry *entry = dshash_find(table, &shared->locator, true);
+
+	shared->tree = partial->tree;
+	shared->rebuilt_segments = partial->nsegments;
+	shared->rebuilt_rows = pg_atomic_read_u64(&partial->rows);
+	pg_write_barrier();
+	pg_atomic_write_u32(&shared->state, INDEX_READY);
+	pg_memory_barrier();
+	shared->partial = NULL;
+	partial->finished = true;
+	SpinLockAcquire(&shared->mutex);
+	partial->retired_epoch = epoch_advance();
+	partial->next_retired = shared->retired;
+	shared->retired = partial;
+	SpinLockRelease(&shared->mutex);
+	if (entry != NULL)
+		dshash_release_lock(table, entry);
 }
 
 /* Remove the entry of this file.  Raises no error. */
@@ -520,10 +612,27 @@ registry_init(void)
 
 /* ---- views, garbage ---- */
 
+/* (neither it nor its trees go before the entry's lock is released) */
+static void
+fill_partial_stats(PartialIndex *partial, IndexamStats *stats)
+{
+	stats->segments = partial->nsegments;
+	stats->segments_total = partial->nsegments;
+	stats->segments_done = pg_atomic_read_u32(&partial->done);
+	stats->rows_read = pg_atomic_read_u64(&partial->rows);
+	stats->segments_claimed = pg_atomic_read_u32(&partial->claimed);
+	stats->merging = pg_atomic_read_u32(&partial->merging) != 0;
+	stats->entries = pg_atomic_read_u64(&partial->rows) +
+		pg_atomic_read_u64(&partial->delta->entries);
+	stats->bytes_dram = pg_atomic_read_u64(&partial->bytes) + tree_dram_bytes(partial->delta);
+	stats->started = partial->started;
+}
+
+/* Under the lock of its entry in the table */
 static void
 fill_stats(SofortIndex *shared, IndexamStats *stats)
 {
-	static const char *const states[] = {"missing", "building", "ready"};
+	static const char *const states[] = {"missing", "building", "partial", "ready"};
 	IndexTreeState state = registry_state(shared);
 
 	memset(stats, 0, sizeof(*stats));
@@ -531,6 +640,15 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 	stats->index_oid = shared->index_oid;
 	stats->state = states[state];
 	stats->placement = "dram";
+	stats->workers = (int) pg_atomic_read_u32(&shared->workers);
+	stats->waiters = (int) pg_atomic_read_u32(&shared->waiters);
+	if (state == INDEX_PARTIAL)
+		fill_partial_stats(shared->partial, stats);
+	else
+	{
+		stats->segments_total = stats->segments_done = shared->rebuilt_segments;
+		stats->rows_read = shared->rebuilt_rows;
+	}
 	if (state == INDEX_READY)
 	{
 		const Tree *tree = shared->tree;

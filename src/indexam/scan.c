@@ -5,18 +5,21 @@
  *
  * The matching entries of one leaf are copied, with their tuples; between calls
  * a scan holds nothing in shared memory.  It goes on at the separator beside
- * the leaf, see tree_scan.c.
+ * the leaf, see tree_scan.c.  Of an index that is being rebuilt the whole range is
+ * collected at once.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "sofort/compat/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "utils/memutils.h"
 
+#include "partial.h"
 #include "scan_internal.h"
 
 /* ---- batches ---- */
@@ -24,7 +27,9 @@
 static uint8 *
 batch_entry(ScanState *so, int item)
 {
-	return so->batch.leaf.entries + item * so->keys.tree->stride;
+	uint8	   *entries = so->batch.collected ? so->batch.collected : so->batch.leaf.entries;
+
+	return entries + item * so->stride;
 }
 
 /* Replace the entry's pointer into the arena by one to a copy. */
@@ -113,12 +118,14 @@ read_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
 		else
 			lower = seek;
 	}
+	batch->collected = NULL;
 	epoch_enter();
 	tree_read_leaf(so->keys.tree, seek, backward, lower, upper, &so->keys.order, &batch->leaf);
 	set_more(so, dir, fence);
 	copy_tuples(so);
 	epoch_exit();
-	batch->item = backward ? batch->leaf.n : -1;
+	batch->n = batch->leaf.n;
+	batch->item = backward ? batch->n : -1;
 }
 
 /* The separator at which the scan leaves its batch, copied */
@@ -145,8 +152,6 @@ take_fence(ScanState *so, ScanDirection dir, Fence *fence)
 static MemoryContext
 batch_context(ScanState *so)
 {
-	if (!so->keys.tree->has_tuples)
-		return NULL;
 	return AllocSetContextCreate(so->context, "sofort scan batch", ALLOCSET_SMALL_SIZES);
 }
 
@@ -161,8 +166,10 @@ save_marked_batch(ScanState *so)
 	if (so->mark == NULL)
 	{
 		so->mark = MemoryContextAlloc(so->context, sizeof(ScanBatch));
-		so->mark->context = batch_context(so);
+		so->mark->context = so->batch.context ? batch_context(so) : NULL;
 	}
+	else if (so->mark->context == NULL && so->batch.context != NULL)
+		so->mark->context = batch_context(so);
 	spare = so->mark->context;
 	*so->mark = so->batch;
 	so->batch.context = spare;
@@ -187,9 +194,45 @@ advance_leaf(ScanState *so, ScanDirection dir)
 		read_leaf(so, dir, &fence);
 		if (so->fence_context != NULL)
 			MemoryContextReset(so->fence_context);
-		if (so->batch.leaf.n > 0)
+		if (so->batch.n > 0)
 			return true;
 	}
+}
+
+/*
+ * The index is being rebuilt: what there is of the range, from index and table.
+ * False: it is ready, or too much for this, and ready now.
+ */
+static bool
+collect_range(ScanState *so, ScanDirection dir)
+{
+	ScanBatch  *batch = &so->batch;
+	PartialSet	set = {.limit = (uint64) work_mem * 1024};
+	Relation	heap;
+	IndexView	view;
+
+	if (batch->context == NULL)
+		batch->context = batch_context(so);
+	set.context = batch->context;
+	heap = table_open(so->keys.index->rd_index->indrelid, AccessShareLock);
+	epoch_enter();
+	index_view(&so->keys, &view);
+	if (view.partial != NULL)
+		partial_collect(&so->keys, heap, &view, so->lower.exists ? &so->lower.probe : NULL,
+						so->upper.exists ? &so->upper.probe : NULL, &set);
+	epoch_exit();
+	table_close(heap, AccessShareLock);
+	if (view.partial == NULL || set.overflow)
+	{
+		MemoryContextReset(batch->context);
+		index_attach(&so->keys, so->keys.index);
+		return false;
+	}
+	batch->collected = set.entries ? set.entries : MemoryContextAlloc(batch->context, 1);
+	batch->n = (int) set.n;
+	batch->item = ScanDirectionIsBackward(dir) ? batch->n : -1;
+	batch->more_left = batch->more_right = false;
+	return true;
 }
 
 /* First leaf of the range in this direction; false: the range is empty. */
@@ -205,9 +248,12 @@ start_range(ScanState *so, ScanDirection dir)
 		return false;
 	if (so->batch.context != NULL)
 		MemoryContextReset(so->batch.context);
-	read_leaf(so, dir, NULL);
+	if (unlikely(so->keys.tree == NULL) && !so->lower.exists && !so->upper.exists)
+		index_attach(&so->keys, so->keys.index);
+	if (likely(so->keys.tree != NULL) || !collect_range(so, dir))
+		read_leaf(so, dir, NULL);
 	so->started = true;
-	return so->batch.leaf.n > 0 || advance_leaf(so, dir);
+	return so->batch.n > 0 || advance_leaf(so, dir);
 }
 
 /* Next entry of the range of the current array elements, or NULL */
@@ -219,10 +265,10 @@ next_in_range(ScanState *so, ScanDirection dir)
 
 	if (!so->started && !start_range(so, dir))
 		return NULL;
-	if (batch->item + step < 0 || batch->item + step >= batch->leaf.n)
+	if (batch->item + step < 0 || batch->item + step >= batch->n)
 	{
 		/* stay beside the last entry, in case the scan turns round */
-		batch->item = step < 0 ? -1 : batch->leaf.n;
+		batch->item = step < 0 ? -1 : batch->n;
 		if (!advance_leaf(so, dir))
 			return NULL;
 	}
@@ -287,6 +333,7 @@ am_beginscan(Relation index, int nkeys, int norderbys)
 		so->arrays = palloc(nkeys * sizeof(ScanArray));
 	}
 	so->batch.context = NULL;
+	so->batch.collected = NULL;
 	scan->xs_itupdesc = RelationGetDescr(index);
 	scan->opaque = so;
 	return scan;
@@ -295,9 +342,10 @@ am_beginscan(Relation index, int nkeys, int norderbys)
 static void
 attach(ScanState *so, Relation index)
 {
-	index_attach(&so->keys, index);
-	so->batch.context = batch_context(so);
-	if (so->keys.tree->has_tuples)
+	index_attach_partial(&so->keys, index);
+	so->stride = keys_stride(&so->keys.format);
+	so->batch.context = so->keys.format.has_tuples ? batch_context(so) : NULL;
+	if (so->keys.format.has_tuples)
 		so->fence_context = AllocSetContextCreate(so->context, "sofort scan fence",
 												  ALLOCSET_SMALL_SIZES);
 	so->ready = true;
@@ -363,7 +411,7 @@ free_deformed(ScanState *so, Datum *values, bool *isnull)
 static IndexTuple
 make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
 {
-	TreeTuple  *tuple = tree_entry_tuple(so->keys.tree, entry);
+	TreeTuple  *tuple = keys_entry_tuple(&so->keys.format, entry);
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 	MemoryContext old;

@@ -55,13 +55,16 @@ typedef struct ScanBound
 	uint8		bytes[TREE_MAX_STRIDE];
 } ScanBound;
 
-/* The matching entries of one leaf, copied with their tuples */
+/* The matching entries of one leaf, or all, copied with their tuples */
 typedef struct ScanBatch
 {
-	MemoryContext context;		/* of the tuples; NULL: entries have none */
+	MemoryContext context;		/* of the tuples; NULL: not needed yet */
 	bool		more_left;
 	bool		more_right;
 	int			item;			/* current one; -1 or n: beside the entries */
+	int			n;				/* entries */
+	uint8	   *collected;		/* not NULL: the whole range, from an index that is
+								 * being rebuilt; in the context */
 	TreeLeaf	leaf;
 } ScanBatch;
 
@@ -69,6 +72,7 @@ typedef struct ScanState
 {
 	MemoryContext context;		/* of this struct */
 	bool		ready;			/* keys are attached */
+	int			stride;			/* of entries */
 	int			nconditions;
 	int			max_conditions;
 	ScanCondition *conditions;

@@ -74,7 +74,7 @@ tree_create(int key_len, bool has_tuples)
 /* ---- tuples ---- */
 
 TreeTuple *
-tree_tuple_make(Tree *tree, IndexTuple itup)
+tree_tuple_make(IndexTuple itup)
 {
 	Size		size = IndexTupleSize(itup);
 	TreeTuple  *tuple = arena_alloc(offsetof(TreeTuple, tuple) + size, ARENA_NO_OOM);
@@ -85,8 +85,13 @@ tree_tuple_make(Tree *tree, IndexTuple itup)
 	pg_atomic_init_u32(&tuple->refs, 1);
 	tuple->size = (uint32) size;
 	memcpy(&tuple->tuple, itup, size);
-	pg_atomic_fetch_add_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + size);
 	return tuple;
+}
+
+void
+tree_count_tuple(Tree *tree, const TreeTuple *tuple)
+{
+	pg_atomic_fetch_add_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + tuple->size);
 }
 
 static void
@@ -97,10 +102,10 @@ tuple_free(Tree *tree, TreeTuple *tuple)
 }
 
 void
-tree_tuple_discard(Tree *tree, TreeTuple *tuple)
+tree_tuple_discard(TreeTuple *tuple)
 {
-	if (tuple != NULL)
-		tuple_free(tree, tuple);
+	if (tuple != NULL && pg_atomic_sub_fetch_u32(&tuple->refs, 1) == 0)
+		arena_free(tuple);
 }
 
 /* One reference less; the last one retires it. */

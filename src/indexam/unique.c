@@ -8,6 +8,10 @@
  * looked up (which takes no heavyweight lock), never while a transaction is
  * waited for; after the wait everything is checked again.
  *
+ * While the index is being rebuilt, the same is done with what is new in it.
+ * Rows from before come afterwards, without the lock: none of them is inserted
+ * now, and the own entry, which is there already, stops everybody else with the same key.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -17,12 +21,14 @@
 #include "access/transam.h"
 #include "miscadmin.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "am_internal.h"
+#include "partial.h"
 
 typedef struct UniqueCheck
 {
@@ -38,6 +44,8 @@ typedef struct UniqueCheck
 	bool		conflict;		/* to be reported without the lock */
 	TransactionId wait_for;
 	uint32		token;			/* of a speculative insertion */
+	uint64		old_before;		/* not 0: rows of this and later transactions do
+								 * not count any more */
 } UniqueCheck;
 
 typedef enum CheckStep
@@ -60,6 +68,9 @@ check_entry(UniqueCheck *uc, const uint8 *other)
 		uc->found = true;
 		return STEP_NEXT;
 	}
+	if (uc->old_before != 0 &&
+		!store_root_is_wanted(store_open(uc->heap), row_from_tid(&tid), 0, uc->old_before))
+		return STEP_NEXT;
 	InitDirtySnapshot(dirty);
 	if (!table_index_fetch_tuple_check(uc->heap, &tid, &dirty, NULL))
 		return STEP_NEXT;
@@ -88,9 +99,8 @@ check_entry(UniqueCheck *uc, const uint8 *other)
 
 /* All entries with the key, leaf by leaf */
 static void
-check_key(UniqueCheck *uc)
+check_tree(UniqueCheck *uc, Tree *tree)
 {
-	Tree	   *tree = uc->keys->tree;
 	EntryPlace	lower;
 	EntryPlace	upper;
 	EntryPlace	fence;
@@ -114,6 +124,43 @@ check_key(UniqueCheck *uc)
 	}
 }
 
+/* Does the check have its result? */
+static bool
+is_decided(const UniqueCheck *uc)
+{
+	return uc->maybe_taken || uc->conflict || TransactionIdIsValid(uc->wait_for);
+}
+
+/* Where the index may hold new entries */
+static void
+check_key(UniqueCheck *uc, const IndexView *view)
+{
+	check_tree(uc, view->tree);
+	if (view->partial != NULL && view->tree != view->partial->delta && !is_decided(uc))
+		check_tree(uc, view->partial->delta);
+}
+
+/* Rows that are older than the rebuild; partial is still what it was. */
+static void
+check_old_rows(UniqueCheck *uc, PartialIndex *partial)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "sofort unique check",
+												  ALLOCSET_SMALL_SIZES);
+	PartialSet	set = {.context = context, .limit = PG_UINT64_MAX};
+	EntryPlace	lower;
+	EntryPlace	upper;
+	uint64		i;
+
+	keys_place(&lower, uc->keys, uc->entry, -1);
+	keys_place(&upper, uc->keys, uc->entry, 1);
+	partial_collect_old(uc->keys, uc->heap, partial, &lower.probe, &upper.probe, &set);
+	SOFORT_STOP("unique-old-rows");
+	for (i = 0; i < set.n; i++)
+		if (check_entry(uc, set.entries + i * keys_stride(&uc->keys->format)) == STEP_STOP)
+			break;
+	MemoryContextDelete(context);
+}
+
 static void
 raise_violation(UniqueCheck *uc)
 {
@@ -135,47 +182,61 @@ raise_violation(UniqueCheck *uc)
 			 errtableconstraint(uc->heap, RelationGetRelationName(index))));
 }
 
-/* Insert under the lock.  The tuple's owner is the tree if this says DONE. */
-static TreeResult
-insert_now(UniqueCheck *uc)
+static void
+forget_result(UniqueCheck *uc)
 {
-	EntryPlace	place;
-	TreeResult	result;
-
-	keys_place(&place, uc->keys, uc->entry, 0);
-	result = tree_insert(uc->keys->tree, uc->entry, &place.probe, &uc->keys->order);
-	if (result == TREE_FULL)
-	{
-		tree_reclaim(uc->keys->tree);
-		tree_reclaim(uc->keys->tree);
-		result = tree_insert(uc->keys->tree, uc->entry, &place.probe, &uc->keys->order);
-	}
-	return result;
+	uc->maybe_taken = uc->conflict = false;
+	uc->wait_for = InvalidTransactionId;
+	uc->token = 0;
 }
 
-/* Check, and insert if nothing is in the way.  True: the work is done. */
-static bool
-check_and_insert(UniqueCheck *uc, bool *inserted)
+/* Check, and insert if nothing is in the way; inside an epoch. */
+static TreeResult
+check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 {
 	LWLock	   *lock = registry_unique_lock(uc->keys->shared, uc->entry,
 											uc->keys->format.key_len);
 	TreeResult	result = TREE_DONE;
 
-	uc->found = uc->maybe_taken = uc->conflict = false;
-	uc->wait_for = InvalidTransactionId;
-	uc->token = 0;
-
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	epoch_enter();
-	check_key(uc);
+	index_view(uc->keys, view); /* at least what the lock's last holder saw */
+	check_key(uc, view);
 	if (!TransactionIdIsValid(uc->wait_for) && !uc->conflict &&
 		uc->check != UNIQUE_CHECK_EXISTING)
 	{
-		result = insert_now(uc);
+		result = index_insert_into(uc->keys, view->tree, uc->entry);
 		*inserted = result == TREE_DONE;
 	}
-	epoch_exit();
 	LWLockRelease(lock);
+	return result;
+}
+
+/*
+ * True: the work is done.  Once the own entry is there, only old rows can be in
+ * the way: whoever comes later waits for us.
+ */
+static bool
+check_and_insert(UniqueCheck *uc, bool *inserted)
+{
+	IndexView	view;
+	TreeResult	result = TREE_DONE;
+
+	forget_result(uc);
+	epoch_enter();
+	if (*inserted)
+	{
+		index_view(uc->keys, &view);
+		if (!view.collecting)
+			check_key(uc, &view);
+	}
+	else
+		result = check_and_insert_now(uc, &view, inserted);
+	if (view.collecting && result != TREE_FULL && !is_decided(uc))
+	{
+		uc->old_before = view.partial->before;
+		check_old_rows(uc, view.partial);
+	}
+	epoch_exit();
 
 	if (result == TREE_FULL)
 		index_arena_full(uc->keys->index);

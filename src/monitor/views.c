@@ -34,12 +34,14 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 #include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(sofort_pool_info);
 PG_FUNCTION_INFO_V1(sofort_table_info);
 PG_FUNCTION_INFO_V1(sofort_column_info);
 PG_FUNCTION_INFO_V1(sofort_index_info);
+PG_FUNCTION_INFO_V1(sofort_recovery_info);
 PG_FUNCTION_INFO_V1(sofort_transaction_info);
 
 static ReturnSetInfo *
@@ -90,13 +92,11 @@ pool_numbers(Datum *values, bool *nulls)
 {
 	PoolUsage	usage;
 	int64		stores = 0;
-	int			workers;
-	uint64		rebuilt;
-	uint64		failures;
+	RecoveryProgress recovery;
 
 	pool_usage(&usage);
 	store_visit(count_store, &stores);
-	recovery_progress(&workers, &rebuilt, &failures);
+	recovery_progress(&recovery);
 	values[5] = Int64GetDatum((int64) pool_life());
 	values[6] = Int32GetDatum((int32) PoolSuper->layout_version);
 	values[7] = Int64GetDatum((int64) usage.quota_bytes);
@@ -106,9 +106,9 @@ pool_numbers(Datum *values, bool *nulls)
 	values[11] = Int64GetDatum((int64) usage.dram_total);
 	values[12] = Int64GetDatum((int64) usage.dram_used);
 	values[13] = Int64GetDatum(stores);
-	values[14] = Int32GetDatum(workers);
-	values[15] = Int64GetDatum((int64) rebuilt);
-	values[16] = Int64GetDatum((int64) failures);
+	values[14] = Int32GetDatum(recovery.workers);
+	values[15] = Int64GetDatum((int64) recovery.indexes_rebuilt);
+	values[16] = Int64GetDatum((int64) recovery.failures);
 	for (int i = 5; i <= 16; i++)
 		nulls[i] = false;
 }
@@ -265,8 +265,8 @@ sofort_index_info(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = begin_set(fcinfo);
 	Relation	index = open_visible_index(PG_GETARG_OID(0));
-	Datum		values[4] = {0};
-	bool		nulls[4] = {0};
+	Datum		values[5] = {0};
+	bool		nulls[5] = {0};
 	IndexamStats stats = {0};
 
 	if (index == NULL)
@@ -278,12 +278,82 @@ sofort_index_info(PG_FUNCTION_ARGS)
 		indexam_stats(index, &stats);
 		values[0] = CStringGetTextDatum(stats.placement);
 		values[1] = CStringGetTextDatum(stats.state);
-		nulls[2] = nulls[3] = strcmp(stats.state, "ready") != 0;
+		nulls[2] = nulls[3] = strcmp(stats.state, "ready") != 0 &&
+			strcmp(stats.state, "partial") != 0;
+		nulls[4] = true;
+		if (stats.segments > 0 || strcmp(stats.state, "ready") == 0)
+		{
+			nulls[4] = false;
+			values[4] = Float8GetDatum(strcmp(stats.state, "ready") == 0 ? 1.0 :
+									   (double) stats.segments_done / stats.segments);
+		}
 		values[2] = Int64GetDatum((int64) stats.entries);
 		values[3] = Int64GetDatum((int64) stats.bytes_dram);
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	relation_close(index, AccessShareLock);
+	return (Datum) 0;
+}
+
+/* ---- recovery ---- */
+
+typedef struct StructureCounts
+{
+	int64		total;
+	int64		ready;
+	int64		rows;
+	int64		segments;
+	int64		segments_done;
+} StructureCounts;
+
+static void
+count_structure(void *arg, const IndexamStats *stats)
+{
+	StructureCounts *counts = arg;
+
+	counts->total++;
+	if (strcmp(stats->state, "ready") == 0)
+		counts->ready++;
+	counts->rows += stats->rows_read;
+	counts->segments += stats->segments_total;
+	counts->segments_done += stats->segments_done;
+}
+
+static void
+put_time(Datum *values, bool *nulls, int i, TimestampTz time)
+{
+	nulls[i] = time == 0;
+	values[i] = TimestampTzGetDatum(time);
+}
+
+#define RECOVERY_COLUMNS 11
+
+Datum
+sofort_recovery_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = begin_set(fcinfo);
+	Datum		values[RECOVERY_COLUMNS] = {0};
+	bool		nulls[RECOVERY_COLUMNS] = {0};
+	StructureCounts counts = {0};
+	RecoveryProgress progress;
+
+	if (pool_status() != POOL_READY)
+		return (Datum) 0;
+	recovery_progress(&progress);
+	indexam_visit(count_structure, &counts);
+	values[0] = CStringGetTextDatum(recovery_mode_name());
+	values[1] = CStringGetTextDatum(progress.finished != 0 ? "finished" :
+									progress.started != 0 ? "rebuilding" : "starting");
+	values[2] = Int32GetDatum(progress.workers);
+	values[3] = Int64GetDatum(counts.ready);
+	values[4] = Int64GetDatum(counts.total - counts.ready);
+	values[5] = Int64GetDatum(counts.rows);
+	values[6] = Int64GetDatum(counts.segments_done);
+	values[7] = Int64GetDatum(counts.segments);
+	values[8] = Int64GetDatum((int64) progress.failures);
+	put_time(values, nulls, 9, progress.started);
+	put_time(values, nulls, 10, progress.finished);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }
 

@@ -142,6 +142,8 @@ start_worker(int slot, LauncherDatabase *db)
 	serial = ++Recovery->slots[slot].serial;
 	clear_slot(&Recovery->slots[slot]);
 	Recovery->slots[slot].db_oid = db->db_oid;
+	if (Recovery->started == 0)
+		Recovery->started = GetCurrentTimestamp();
 	LWLockRelease(&Recovery->lock);
 
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -259,6 +261,25 @@ start_workers(void)
 	return waiting;
 }
 
+/* All databases are done: when was that? */
+static void
+note_end(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, databases)
+		if (!((LauncherDatabase *) lfirst(lc))->done)
+			return;
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (Recovery->finished == 0)
+	{
+		Recovery->finished = GetCurrentTimestamp();
+		if (Recovery->started == 0)
+			Recovery->started = Recovery->finished;
+	}
+	LWLockRelease(&Recovery->lock);
+}
+
 static void
 launch(Datum arg)
 {
@@ -280,6 +301,7 @@ launch(Datum arg)
 		}
 		reap_workers();
 		waiting = start_workers();
+		note_end();
 		pgstat_report_activity(STATE_IDLE, NULL);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (waiting ? WL_TIMEOUT : 0),

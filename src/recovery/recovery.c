@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "sofort/indexam/indexam.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
@@ -22,16 +23,9 @@
 #include "recovery_internal.h"
 
 int			sofort_recovery_workers = 2;
-int			sofort_recovery_mode;
+int			sofort_recovery_mode = RECOVERY_SYNCHRONOUS;
 
 RecoveryShared *Recovery = NULL;
-
-typedef enum RecoveryMode
-{
-	RECOVERY_SYNCHRONOUS,
-	RECOVERY_INSTANT,
-	RECOVERY_ADAPTIVE
-} RecoveryMode;
 
 static const struct config_enum_entry recovery_mode_options[] = {
 	{"synchronous", RECOVERY_SYNCHRONOUS, false},
@@ -43,13 +37,19 @@ static const struct config_enum_entry recovery_mode_options[] = {
 static bool
 check_recovery_mode(int *value, void **extra, GucSource source)
 {
-	if (*value == RECOVERY_SYNCHRONOUS)
+	if (*value != RECOVERY_ADAPTIVE)
 		return true;
 	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
 	GUC_check_errmsg("sofort.recovery_mode \"%s\" is not supported in this version of sofort",
-					 *value == RECOVERY_INSTANT ? "instant" : "adaptive");
-	GUC_check_errhint("Only \"synchronous\" is: a query that needs an index waits until it is rebuilt.");
+					 "adaptive");
+	GUC_check_errhint("Use \"synchronous\" or \"instant\".");
 	return false;
+}
+
+static void
+assign_recovery_mode(int value, void *extra)
+{
+	indexam_use_partial = value != RECOVERY_SYNCHRONOUS;
 }
 
 void
@@ -65,11 +65,12 @@ recovery_register_workers(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("sofort.recovery_mode",
 							 "How queries and the rebuilding of indexes go together after a start.",
-							 NULL,
+							 "synchronous: who needs an index helps to rebuild it, and waits; "
+							 "instant: it is used as far as it is there, and the table for the rest.",
 							 &sofort_recovery_mode,
 							 RECOVERY_SYNCHRONOUS,
 							 recovery_mode_options,
-							 PGC_SIGHUP, 0, check_recovery_mode, NULL, NULL);
+							 PGC_SIGHUP, 0, check_recovery_mode, assign_recovery_mode, NULL);
 
 	/*
 	 * The launcher stays, idle, when its work is done: a worker that has
@@ -123,21 +124,12 @@ recovery_must_stay_away(Oid db_oid)
 	return result;
 }
 
-bool
-recovery_claim_index(int slot, Oid db_oid, Oid index)
+void
+recovery_show_index(int slot, Oid index)
 {
-	bool		free = true;
-
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
-	if (OidIsValid(index))
-		for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
-			if (i != slot && Recovery->slots[i].db_oid == db_oid &&
-				Recovery->slots[i].index == index)
-				free = false;
-	if (free)
-		Recovery->slots[slot].index = index;
+	Recovery->slots[slot].index = index;
 	LWLockRelease(&Recovery->lock);
-	return free;
 }
 
 /* ---- life of a background worker ---- */
@@ -228,18 +220,24 @@ recovery_leave_database(Oid db_oid)
 }
 
 void
-recovery_progress(int *workers, uint64 *indexes_rebuilt, uint64 *failures)
+recovery_progress(RecoveryProgress *progress)
 {
-	*workers = 0;
-	*indexes_rebuilt = 0;
-	*failures = 0;
+	memset(progress, 0, sizeof(*progress));
 	if (Recovery == NULL)
 		return;
 	LWLockAcquire(&Recovery->lock, LW_SHARED);
 	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
 		if (Recovery->slots[i].pid != 0)
-			(*workers)++;
-	*indexes_rebuilt = Recovery->indexes_rebuilt;
-	*failures = Recovery->failures;
+			progress->workers++;
+	progress->indexes_rebuilt = Recovery->indexes_rebuilt;
+	progress->failures = Recovery->failures;
+	progress->started = Recovery->started;
+	progress->finished = Recovery->finished;
 	LWLockRelease(&Recovery->lock);
+}
+
+const char *
+recovery_mode_name(void)
+{
+	return recovery_mode_options[sofort_recovery_mode].name;
 }

@@ -30,6 +30,8 @@ typedef struct RecoveryShared
 	TimestampTz leave_until;
 	uint64		indexes_rebuilt;
 	uint64		failures;
+	TimestampTz started;		/* the first worker was started */
+	TimestampTz finished;		/* all databases were done */
 	RecoverySlot slots[RECOVERY_MAX_WORKERS];
 } RecoveryShared;
 
@@ -38,8 +40,8 @@ extern RecoveryShared *Recovery;
 /* Must nobody of us be in this database now?  Takes the lock. */
 extern bool recovery_must_stay_away(Oid db_oid);
 
-/* Is another worker rebuilding this index?  If not, it is mine now. */
-extern bool recovery_claim_index(int slot, Oid db_oid, Oid index);
+/* What the worker in this slot does now. */
+extern void recovery_show_index(int slot, Oid index);
 
 /*
  * SIGTERM in launcher and workers: cancels what runs, and recovery_main() ends

@@ -7,8 +7,12 @@
  */
 #include "postgres.h"
 
+#include <sys/resource.h>
+
 #include "access/heapam.h"
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -20,11 +24,14 @@
 #include "postmaster/interrupt.h"
 #include "sofort/indexam/indexam.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 
 #include "recovery_internal.h"
 
@@ -59,69 +66,173 @@ take_slot(int slot, uint32 serial)
 	return db_oid;
 }
 
-/* All sofort indexes of this database: a list of OIDs in the given context. */
-static List *
-find_indexes(MemoryContext context)
+RecoveryChooser recovery_choose = recovery_choose_default;
+
+/* Indexes for which this worker got an error, in TopMemoryContext */
+static List *failed = NIL;
+
+/* Segments in one step: some ten milliseconds */
+#define STEP_SEGMENTS	2
+
+/* "nice" of workers, where queries need not wait for them */
+#define WORKER_NICENESS	10
+
+/* While others have all that is left */
+#define IDLE_MILLISECONDS	50
+
+static bool
+describe(Form_pg_class form, RecoveryStructure *structure)
 {
-	List	   *result = NIL;
+	Relation	index = try_relation_open(form->oid, AccessShareLock);
+	IndexamStats stats;
+
+	if (index == NULL)
+		return false;
+	if (!index->rd_index->indislive || !index->rd_index->indisready)
+	{
+		relation_close(index, AccessShareLock);
+		return false;
+	}
+	indexam_stats(index, &stats);
+	memset(structure, 0, sizeof(*structure));
+	structure->index = form->oid;
+	structure->table = index->rd_index->indrelid;
+	structure->failed = list_member_oid(failed, form->oid);
+	structure->partial = strcmp(stats.state, "partial") == 0;
+	structure->busy = strcmp(stats.state, "building") == 0 ||
+		(structure->partial && (stats.merging ||
+								stats.segments_claimed == stats.segments) &&
+		 !(stats.segments_done == stats.segments && !stats.merging));
+	structure->segments = stats.segments;
+	structure->segments_done = stats.segments_done;
+	structure->workers = stats.workers;
+	structure->waiters = stats.waiters;
+	relation_close(index, AccessShareLock);
+	return strcmp(stats.state, "ready") != 0;
+}
+
+/* The indexes of this database that are not ready; in a transaction */
+static int
+find_structures(RecoveryStructure **structures)
+{
 	Relation	pg_class;
 	TableScanDesc scan;
 	HeapTuple	tuple;
-	Oid			am;
+	Oid			am = get_index_am_oid("sofort_index", true);
+	int			n = 0;
+	int			max = 64;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	am = get_index_am_oid("sofort_index", true);
+	*structures = palloc(max * sizeof(RecoveryStructure));
 	pg_class = table_open(RelationRelationId, AccessShareLock);
 	scan = table_beginscan_catalog(pg_class, 0, NULL);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
-		if (OidIsValid(am) && form->relam == am && form->relkind == RELKIND_INDEX)
+		if (!OidIsValid(am) || form->relam != am || form->relkind != RELKIND_INDEX)
+			continue;
+		if (n == max)
 		{
-			MemoryContext old = MemoryContextSwitchTo(context);
-
-			result = lappend_oid(result, form->oid);
-			MemoryContextSwitchTo(old);
+			max *= 2;
+			*structures = repalloc(*structures, max * sizeof(RecoveryStructure));
 		}
+		if (describe(form, &(*structures)[n]))
+			n++;
 	}
 	table_endscan(scan);
 	table_close(pg_class, AccessShareLock);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	return result;
+	return n;
+}
+
+int
+recovery_choose_default(const RecoveryStructure *structures, int n, int *segments)
+{
+	int			best = -1;
+
+	for (int i = 0; i < n; i++)
+	{
+		const RecoveryStructure *s = &structures[i];
+		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
+
+		if (s->failed || s->busy)
+			continue;
+		if (b == NULL || s->waiters > b->waiters ||
+			(s->waiters == b->waiters &&
+			 s->segments - s->segments_done < b->segments - b->segments_done))
+			best = i;
+	}
+	return best;
+}
+
+typedef enum StepResult
+{
+	STEP_NOTHING_LEFT,
+	STEP_IDLE,					/* nothing for this worker at the moment */
+	STEP_DONE
+} StepResult;
+
+static void
+count_rebuilt(void)
+{
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->indexes_rebuilt++;
+	LWLockRelease(&Recovery->lock);
+}
+
+/* In a transaction.  *index: the one worked on, for the handling of errors. */
+static StepResult
+work(volatile Oid *index)
+{
+	RecoveryStructure *structures;
+	int			n = find_structures(&structures);
+	int			segments = STEP_SEGMENTS;
+	int			choice;
+	int			hopeful = 0;
+
+	for (int i = 0; i < n; i++)
+		if (!structures[i].failed)
+			hopeful++;
+	if (hopeful == 0)
+		return STEP_NOTHING_LEFT;
+	choice = recovery_choose(structures, n, &segments);
+	if (choice < 0)
+		return STEP_IDLE;
+	*index = structures[choice].index;
+	recovery_show_index(my_slot, *index);
+	pgstat_report_activity(STATE_RUNNING, "rebuilding a sofort index");
+	switch (sofort_index_rebuild(*index, segments))
+	{
+		case REBUILD_FINISHED:
+			count_rebuilt();
+			return STEP_DONE;
+		case REBUILD_BUSY:
+			return STEP_IDLE;
+		case REBUILD_WORKED:
+		case REBUILD_NOT_NEEDED:
+			break;
+	}
+	return STEP_DONE;
 }
 
 /*
- * One index; an error (the index was dropped meanwhile, memory is full, the
- * rebuild was cancelled) is logged and leaves it to the first query.
+ * One step; an error (the index was dropped meanwhile, memory is full, the
+ * rebuild was cancelled) is logged and leaves it to queries.
  */
-static void
-rebuild_one(Oid index)
+static StepResult
+step(void)
 {
 	MemoryContext context = CurrentMemoryContext;
+	volatile Oid index = InvalidOid;
+	volatile StepResult result = STEP_DONE;
 
-	if (!recovery_claim_index(my_slot, MyDatabaseId, index))
-		return;
 	PG_TRY();
 	{
-		bool		rebuilt;
-
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		pgstat_report_activity(STATE_RUNNING, "rebuilding a sofort index");
-		rebuilt = sofort_index_rebuild(index);
+		result = work(&index);
 		PopActiveSnapshot();
 		CommitTransactionCommand();
-		if (rebuilt)
-		{
-			LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
-			Recovery->indexes_rebuilt++;
-			LWLockRelease(&Recovery->lock);
-		}
 	}
 	PG_CATCH();
 	{
@@ -135,18 +246,30 @@ rebuild_one(Oid index)
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 		Recovery->failures++;
 		LWLockRelease(&Recovery->lock);
+		MemoryContextSwitchTo(TopMemoryContext);
+		failed = lappend_oid(failed, index);
+		MemoryContextSwitchTo(context);
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
 	pgstat_report_activity(STATE_IDLE, NULL);
-	(void) recovery_claim_index(my_slot, MyDatabaseId, InvalidOid);
+	recovery_show_index(my_slot, InvalidOid);
+	return result;
+}
+
+/* Queries first, where they can do without us. */
+static void
+set_priority(void)
+{
+	if (sofort_recovery_mode != RECOVERY_SYNCHRONOUS &&
+		setpriority(PRIO_PROCESS, 0, WORKER_NICENESS) != 0)
+		ereport(DEBUG1, (errmsg("could not lower the priority of a sofort recovery worker: %m")));
 }
 
 static void
 rebuild_database(Datum arg)
 {
-	List	   *indexes;
-	ListCell   *lc;
+	StepResult	result;
 	Oid			db_oid;
 
 	db_oid = take_slot((int) (DatumGetUInt64(arg) & PG_UINT32_MAX),
@@ -155,11 +278,21 @@ rebuild_database(Datum arg)
 		return;
 
 	BackgroundWorkerInitializeConnectionByOid(db_oid, InvalidOid, BGWORKER_BYPASS_ALLOWCONN);
-	indexes = find_indexes(TopMemoryContext);
-	foreach(lc, indexes)
+	set_priority();
+	while ((result = step()) != STEP_NOTHING_LEFT)
 	{
 		recovery_check_shutdown();
-		rebuild_one(lfirst_oid(lc));
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		if (result == STEP_IDLE)
+		{
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 IDLE_MILLISECONDS, PG_WAIT_EXTENSION);
+			ResetLatch(MyLatch);
+		}
 	}
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);

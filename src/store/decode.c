@@ -103,6 +103,13 @@ store_decode(StoreDesc *store, const RowRef *ref, int from, int natts, Datum *va
 }
 
 void
+store_decode_one(StoreDesc *store, const RowRef *ref, int att, Datum *value, bool *isnull)
+{
+	*value = decode_one(plan_get(store, ref->block->shape), att, (const char *) ref->block,
+						ref->index, (const char *) ref->words, isnull);
+}
+
+void
 store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts, const bool *needed,
 					Datum *values, bool *isnull)
 {

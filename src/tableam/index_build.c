@@ -15,6 +15,7 @@
 #include "access/relscan.h"
 #include "catalog/catalog.h"
 #include "catalog/index.h"
+#include "commands/defrem.h"
 #include "commands/progress.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -22,6 +23,7 @@
 #include "pgstat.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/latency.h"
+#include "sofort/store/column_read.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -37,6 +39,7 @@ typedef struct BuildState
 	uint64		horizon;
 	bool		anyvisible;
 	bool		unique;			/* uniqueness or exclusion is checked */
+	Oid			sofort_index_am;
 
 	EState	   *estate;
 	ExprContext *econtext;
@@ -58,6 +61,7 @@ build_begin(BuildState *build, Relation rel, Relation index, IndexInfo *info)
 	build->index = index;
 	build->info = info;
 	build->store = store_open(rel);
+	build->sofort_index_am = get_index_am_oid("sofort_index", true);
 	build->unique = info->ii_Unique || info->ii_ExclusionOps != NULL;
 	build->estate = CreateExecutorState();
 	build->econtext = GetPerTupleExprContext(build->estate);
@@ -89,6 +93,25 @@ form_entry(BuildState *build, const RowRef *ref)
 	return true;
 }
 
+/*
+ * A rebuild of a sofort index looks at roots alone where it may: remember that
+ * here it may not.
+ */
+static void
+note_difference(BuildState *build, uint64 root, const RowRef *version)
+{
+	int			atts[INDEX_MAX_KEYS];
+	int			n = 0;
+
+	if (store_chains_differ(build->store) || build->info->ii_Am != build->sofort_index_am)
+		return;
+	for (int i = 0; i < build->info->ii_NumIndexAttrs; i++)
+		if (build->info->ii_IndexAttrNumbers[i] > 0)
+			atts[n++] = build->info->ii_IndexAttrNumbers[i] - 1;
+	if (store_root_differs(build->store, root, version, atts, n))
+		store_set_chains_differ(build->store);
+}
+
 static void
 feed(BuildState *build, uint64 root, const RowRef *ref, bool alive)
 {
@@ -96,6 +119,8 @@ feed(BuildState *build, uint64 root, const RowRef *ref, bool alive)
 
 	if (!form_entry(build, ref))
 		return;
+	if (ref->row != root)
+		note_difference(build, root, ref);
 	row_to_tid(root, &tid);
 	build->callback(build->index, &tid, build->values, build->isnull, alive,
 					build->callback_state);
@@ -421,6 +446,8 @@ validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
 		row_to_tid(root.row, &tid);
 		if (cursor_contains(cursor, &tid) || !form_entry(build, &found))
 			continue;
+		if (found.row != root.row)
+			note_difference(build, root.row, &found);
 		index_insert(build->index, build->values, build->isnull, &tid, build->rel,
 					 build->info->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
 					 false, build->info);

@@ -9,6 +9,7 @@
 #define SOFORT_INDEXAM_INDEXAM_H
 
 #include "sofort/compat/compat.h"
+#include "datatype/timestamp.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 
@@ -39,13 +40,27 @@ extern bool indexam_provide_opclass(Oid type);
 /* ---- rebuilding ---- */
 
 /*
- * Make the tree of an index ready for use: builds it from the table, or waits
- * (interruptibly, with deadlock detection) until somebody else has done so.
- * For background workers; in a transaction with a snapshot.  Raises 53200 if
- * the arena is full.  Returns true if this call built the tree, false if that was not necessary or
- * if the index is gone, not valid for use, or no sofort index.
+ * May an index that is being rebuilt be used, as far as it is there?  Else who
+ * needs it waits, and helps meanwhile.  Set by src/recovery.
  */
-extern bool sofort_index_rebuild(Oid index_oid);
+extern bool indexam_use_partial;
+
+typedef enum IndexamRebuild
+{
+	REBUILD_NOT_NEEDED,			/* ready, or no such index, or not valid for use */
+	REBUILD_WORKED,				/* something was done; there may be more */
+	REBUILD_FINISHED,			/* this call made it ready */
+	REBUILD_BUSY				/* other processes have claimed all that is left */
+} IndexamRebuild;
+
+/*
+ * One step of the rebuild of an index: at most max_segments segments (of 65,536
+ * rows; 0: all).  Any number of processes can work on one index.  An index with
+ * expressions or a predicate is built in one step, by one process (others wait).
+ * For background workers; in a transaction with a snapshot.  Raises 53200 if the
+ * arena is full.
+ */
+extern IndexamRebuild sofort_index_rebuild(Oid index_oid, int max_segments);
 
 /* ---- views and checks ---- */
 
@@ -53,12 +68,25 @@ typedef struct IndexamStats
 {
 	RelFileLocator locator;
 	Oid			index_oid;		/* as it was when the tree was made */
-	const char *state;			/* "missing", "building", "ready" */
+	const char *state;			/* "missing", "building", "partial", "ready" */
 	const char *placement;
 	uint64		entries;
 	uint64		nodes;
 	uint64		bytes_dram;		/* nodes, tuples, and what belongs to them */
 	int			height;			/* 0: the root is a leaf */
+
+	/* rebuilding */
+	uint32		segments;		/* if partial: of 65,536 rows each */
+	uint32		segments_done;	/* as segments_total if it was rebuilt */
+	uint32		segments_claimed;	/* done, or being done */
+	bool		merging;
+	int			workers;		/* processes that work on it now */
+	int			waiters;		/* processes that wait for it now */
+	TimestampTz started;		/* if partial */
+
+	/* of the current or the last rebuild of this server life; else 0 */
+	uint32		segments_total;
+	uint64		rows_read;
 } IndexamStats;
 
 /* Of an open index; does not build it. */

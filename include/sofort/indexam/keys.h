@@ -90,6 +90,33 @@ extern void keys_format(Relation index, KeyFormat *format);
 /* keys->format is set; fills the rest but shared and tree. */
 extern void keys_init(IndexKeys *keys, Relation index);
 
+/* Bytes of an entry */
+static inline int
+keys_stride(const KeyFormat *format)
+{
+	return format->key_len + TREE_ROW_BYTES + (format->has_tuples ? sizeof(TreeTuple *) : 0);
+}
+
+static inline uint64
+keys_entry_row(const KeyFormat *format, const uint8 *entry)
+{
+	return tree_row_of(entry + format->key_len);
+}
+
+static inline TreeTuple *
+keys_entry_tuple(const KeyFormat *format, const uint8 *entry)
+{
+	TreeTuple  *tuple = NULL;
+
+	if (format->has_tuples)
+		memcpy(&tuple, entry + format->key_len + TREE_ROW_BYTES, sizeof(tuple));
+	return tuple;
+}
+
+/* Sign of probe - entry (a private copy) */
+extern int	keys_probe_compare(const KeyFormat *format, const TreeProbe *probe,
+							   const uint8 *entry);
+
 /* Flag byte of a column for a NULL or another value */
 static inline uint8
 key_flag(const KeyColumn *column, bool isnull)

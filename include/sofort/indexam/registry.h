@@ -10,12 +10,15 @@
 
 #include "sofort/compat/compat.h"
 #include "sofort/indexam/keys.h"
+#include "storage/condition_variable.h"
 #include "storage/lwlock.h"
+#include "storage/spin.h"
 
 typedef enum IndexTreeState
 {
 	INDEX_MISSING = 0,			/* as after a restart; tree is NULL */
-	INDEX_BUILDING,				/* by builder_pid */
+	INDEX_BUILDING,				/* by builder_pid; not to be used */
+	INDEX_PARTIAL,				/* being rebuilt in segments, can be used */
 	INDEX_READY
 } IndexTreeState;
 
@@ -33,7 +36,18 @@ typedef struct SofortIndex
 	pg_atomic_uint32 state;		/* IndexTreeState */
 	int			builder_pid;
 	Tree	   *tree;			/* if ready */
-	KeyFormat  *format;			/* that the tree was built with */
+	KeyFormat  *format;			/* that the tree, or the part of it, was built with */
+
+	/* rebuilding in segments, see src/indexam/partial.h */
+	struct PartialIndex *volatile partial;	/* if partial */
+	struct PartialIndex *retired;	/* when nobody can look at them any more they
+								 * are freed; protected by mutex */
+	slock_t		mutex;
+	pg_atomic_uint32 workers;	/* processes that work on the rebuild */
+	pg_atomic_uint32 waiters;	/* that wait for its end */
+	ConditionVariable progress;
+	uint32		rebuilt_segments;	/* by the last rebuild */
+	uint64		rebuilt_rows;
 } SofortIndex;
 
 /* ---- registry.c ---- */
@@ -48,13 +62,33 @@ extern SofortIndex *registry_create(Relation index);
 /* tree and format become those of the entry; it is ready. */
 extern void registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format);
 
-/* Forget the tree; nobody else uses it. */
+/*
+ * An index without a tree gets this partial index.  False: somebody else was
+ * faster, and nothing has changed.
+ */
+extern bool registry_publish_partial(SofortIndex *shared, struct PartialIndex *partial,
+									 const KeyFormat *format);
+
+/* Its tree becomes the index; the rest is retired. */
+extern void registry_finish_partial(SofortIndex *shared, struct PartialIndex *partial);
+
+/* Forget the tree, or what there is of it; nobody else uses it. */
 extern void registry_reset(SofortIndex *shared);
 
 static inline IndexTreeState
 registry_state(SofortIndex *shared)
 {
 	return (IndexTreeState) pg_atomic_read_u32(&shared->state);
+}
+
+/* NULL if there is none.  Keep it alive as partial.h says. */
+static inline struct PartialIndex *
+registry_partial(SofortIndex *shared)
+{
+	if (registry_state(shared) != INDEX_PARTIAL)
+		return NULL;
+	pg_read_barrier();
+	return shared->partial;
 }
 
 extern void registry_hook_drop_relation(Oid relid);
@@ -69,7 +103,13 @@ extern LWLock *registry_unique_lock(const SofortIndex *shared, const uint8 *key,
 /* Attached and ready: sets keys->shared and keys->tree. */
 extern void index_attach(IndexKeys *keys, Relation index);
 
-/* Keys of an open index in a chunk of the context; attached and ready. */
+/*
+ * The same, but the index may be partial if indexam_use_partial says so:
+ * keys->tree is NULL then.  It can become ready at any time.
+ */
+extern void index_attach_partial(IndexKeys *keys, Relation index);
+
+/* Attached, maybe partial, in a chunk of the context. */
 extern IndexKeys *index_keys_open(Relation index, MemoryContext context);
 
 /* ---- build.c ---- */
@@ -94,10 +134,21 @@ extern void index_form_entry(const IndexKeys *keys, const Datum *values, const b
 							 const ItemPointerData *tid, uint8 *entry);
 extern void index_discard_entry(const IndexKeys *keys, const uint8 *entry);
 
+/* The same with a tuple in the memory context, not in the arena. */
+extern void index_form_private_entry(const IndexKeys *keys, const Datum *values,
+									 const bool *isnull, const ItemPointerData *tid,
+									 uint8 *entry, MemoryContext context);
+
+/*
+ * Insert into this tree, inside an epoch: DONE (the tree owns the tuple), EXISTS
+ * or FULL.
+ */
+extern TreeResult index_insert_into(const IndexKeys *keys, Tree *tree, const uint8 *entry);
+
 static inline void
 index_entry_tid(const IndexKeys *keys, const uint8 *entry, ItemPointer tid)
 {
-	uint64		row = tree_entry_row(keys->tree, entry);
+	uint64		row = keys_entry_row(&keys->format, entry);
 
 	ItemPointerSet(tid, (BlockNumber) (row >> 8), (OffsetNumber) ((row & 0xff) + 1));
 }

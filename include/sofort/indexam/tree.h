@@ -168,11 +168,17 @@ extern Tree *tree_create(int key_len, bool has_tuples);
 /* Free everything.  No other process may use the tree. */
 extern void tree_destroy(Tree *tree);
 
-/* A tuple in the arena with one reference, NULL if the arena is full. */
-extern TreeTuple *tree_tuple_make(Tree *tree, IndexTuple itup);
+/*
+ * A tuple in the arena with one reference, NULL if the arena is full.  It
+ * belongs to no tree before tree_count_tuple().
+ */
+extern TreeTuple *tree_tuple_make(IndexTuple itup);
 
-/* Free a tuple that was never published. */
-extern void tree_tuple_discard(Tree *tree, TreeTuple *tuple);
+/* One reference less, where no tree owns the tuple (NULL: nothing to do). */
+extern void tree_tuple_discard(TreeTuple *tuple);
+
+/* The tree has taken over a reference; for its size. */
+extern void tree_count_tuple(Tree *tree, const TreeTuple *tuple);
 
 /* Reuse what was unlinked and can be read by nobody any more. */
 extern void tree_reclaim(Tree *tree);
@@ -251,12 +257,16 @@ extern uint64 tree_verify(Tree *tree, const TreeOrder *order, TreeReport report,
 /* ---- parts of an entry ---- */
 
 static inline uint64
-tree_entry_row(const Tree *tree, const uint8 *entry)
+tree_row_of(const uint8 *p)
 {
-	const uint8 *p = entry + tree->key_len;
-
 	return ((uint64) p[0] << 32) | ((uint64) p[1] << 24) | ((uint64) p[2] << 16) |
 		((uint64) p[3] << 8) | (uint64) p[4];
+}
+
+static inline uint64
+tree_entry_row(const Tree *tree, const uint8 *entry)
+{
+	return tree_row_of(entry + tree->key_len);
 }
 
 static inline void

@@ -10,6 +10,16 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+typedef enum RecoveryMode
+{
+	RECOVERY_SYNCHRONOUS,
+	RECOVERY_INSTANT,
+	RECOVERY_ADAPTIVE
+} RecoveryMode;
+
 /* sofort.recovery_workers (PGC_SIGHUP), sofort.recovery_mode (PGC_SIGHUP) */
 extern int	sofort_recovery_workers;
 extern int	sofort_recovery_mode;
@@ -35,8 +45,47 @@ extern void recovery_startup(void);
 #define RECOVERY_HOLD_OFF_SECONDS 10
 extern void recovery_leave_database(Oid db_oid);
 
-/* How many workers run now; how many indexes they rebuilt in this life. */
-extern void recovery_progress(int *workers, uint64 *indexes_rebuilt, uint64 *failures);
+/* Of all databases, since the start of the server */
+typedef struct RecoveryProgress
+{
+	int			workers;		/* that run now */
+	uint64		indexes_rebuilt;	/* by workers */
+	uint64		failures;
+	TimestampTz started;		/* 0: the launcher has not started any worker */
+	TimestampTz finished;		/* 0: not yet */
+} RecoveryProgress;
+
+extern void recovery_progress(RecoveryProgress *progress);
+extern const char *recovery_mode_name(void);
+
+/* ---- which structure comes next ---- */
+
+/* An index of this database that is not ready. */
+typedef struct RecoveryStructure
+{
+	Oid			index;
+	Oid			table;
+	bool		failed;			/* this worker tried, and got an error */
+	bool		busy;			/* others have claimed all that is left of it */
+	bool		partial;		/* it can be worked on in steps */
+	uint32		segments;		/* of 65,536 rows each */
+	uint32		segments_done;
+	int			workers;		/* processes that work on it now */
+	int			waiters;		/* processes that wait for it now */
+} RecoveryStructure;
+
+/*
+ * Called by a worker before each step: which one shall it work on (its number),
+ * or -1: on none now; it asks again in a moment.  Never one that has failed or is
+ * busy.  *segments: how many at most in this step; preset.  In a transaction
+ * with a snapshot.
+ */
+typedef int (*RecoveryChooser) (const RecoveryStructure *structures, int n, int *segments);
+
+/* The one that is waited for; else the one that is furthest; else the smallest. */
+extern int	recovery_choose_default(const RecoveryStructure *structures, int n, int *segments);
+
+extern RecoveryChooser recovery_choose;
 
 /* Entry points of the background workers (looked up by name). */
 extern PGDLLEXPORT void sofort_recovery_launcher(Datum arg);

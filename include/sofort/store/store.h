@@ -159,6 +159,10 @@ extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 extern void store_decode(StoreDesc *store, const RowRef *ref, int from, int natts,
 						 Datum *values, bool *isnull);
 
+/* One attribute (0-based) */
+extern void store_decode_one(StoreDesc *store, const RowRef *ref, int att, Datum *value,
+							 bool *isnull);
+
 /* The same, but only where needed[i]; the others become NULL. */
 extern void store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts,
 								const bool *needed, Datum *values, bool *isnull);

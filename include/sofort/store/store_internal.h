@@ -37,6 +37,7 @@
 /* StoreHeader.flags */
 #define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
 #define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
+#define STORE_CHAINS_DIFFER		UINT64CONST(4)	/* store_chains_differ() */
 
 /* ---- locks of the tranche "sofort_store" ---- */
 

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * column_read.h
+ *	  Reading columns of whole blocks: for index builds, and for look-ups
+ *	  without an index.
+ *
+ * The caller is inside an epoch, and its snapshot holds the horizon.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_STORE_COLUMN_READ_H
+#define SOFORT_STORE_COLUMN_READ_H
+
+#include "sofort/store/store.h"
+
+typedef enum StoreValueState
+{
+	STORE_VALUE = 0,
+	STORE_VALUE_NULL = 1,
+	STORE_NO_ROW = 2			/* the row id is free */
+} StoreValueState;
+
+/*
+ * Attribute att (0-based) of all rows of a block, whoever may see them, as they
+ * lie there: no chain is followed.  values and state have SOFORT_BLOCK_ROWS
+ * elements.  Returns how many were filled; 0 if the block has no storage.  Values of
+ * rows that are free may be reported as STORE_VALUE, with any contents, if the
+ * type is of fixed length.
+ */
+extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum *values,
+							  uint8 *state);
+
+/*
+ * Roots of the block that an index must have an entry for: not free, not
+ * aborted, created by a transaction below "before", and not dead to all
+ * ("horizon", 64-bit) with their whole chain.  What is not known for sure is among them.
+ * Fills index[SOFORT_BLOCK_ROWS] with rows within the block, returns how many.
+ */
+extern int	store_wanted_roots(StoreDesc *store, BlockNumber block, uint64 horizon,
+							   uint64 before, uint8 *index);
+
+/* The same for one row. */
+extern bool store_root_is_wanted(StoreDesc *store, uint64 row, uint64 horizon, uint64 before);
+
+/*
+ * Do some chains have a root with other values in columns of sofort indexes
+ * than their newest version?  (Versions from before the index was made.)
+ */
+extern bool store_chains_differ(StoreDesc *store);
+
+/* They do now: durable on return. */
+extern void store_set_chains_differ(StoreDesc *store);
+
+/*
+ * Attributes (0-based) of a chain as indexes see it: those of its newest
+ * version that is not aborted.  root was wanted.
+ */
+extern void store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts,
+							   Datum *values, bool *isnull);
+
+/* Has the root other values in these attributes than this version of its chain? */
+extern bool store_root_differs(StoreDesc *store, uint64 root, const RowRef *version,
+							   const int *atts, int natts);
+
+#endif							/* SOFORT_STORE_COLUMN_READ_H */

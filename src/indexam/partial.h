@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * partial.h
+ *	  An index that is being rebuilt, and can be used meanwhile.
+ *
+ * The table as it was when the rebuild began is cut into segments of 256 blocks.
+ * The entries of a segment become a sorted run; entries of rows that come later
+ * go to the delta, a tree.  See README.md, "Rebuilding".
+ *
+ * A PartialIndex is found through SofortIndex.partial, within an epoch, and
+ * stays valid until that ends; or while the process counts in
+ * SofortIndex.workers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PARTIAL_H
+#define SOFORT_PARTIAL_H
+
+#include "datatype/timestamp.h"
+#include "sofort/indexam/registry.h"
+#include "sofort/store/column_read.h"
+
+#define PARTIAL_BLOCKS	256		/* in a segment */
+
+/* The first 16 bytes of the encoded leading column, as two big numbers */
+typedef struct OrderKey
+{
+	uint64		hi;
+	uint64		lo;
+} OrderKey;
+
+static inline bool
+order_less(OrderKey a, OrderKey b)
+{
+	return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo);
+}
+
+/* What values the leading column has in a block, at most. */
+typedef struct ZoneBlock
+{
+	OrderKey	min;			/* above max: none */
+	OrderKey	max;
+} ZoneBlock;
+
+typedef struct ZoneSegment
+{
+	ZoneBlock	all;			/* of all its blocks */
+	bool		any_null;
+	bool		has_null[PARTIAL_BLOCKS];
+	ZoneBlock	blocks[PARTIAL_BLOCKS];
+} ZoneSegment;
+
+typedef struct IndexRun
+{
+	uint64		n;
+	uint64		tuples;			/* entries that have one */
+	uint8		entries[FLEXIBLE_ARRAY_MEMBER];
+} IndexRun;
+
+typedef enum SegmentState
+{
+	SEGMENT_FREE = 0,			/* to be read */
+	SEGMENT_CLAIMED,			/* a process reads it */
+	SEGMENT_DONE				/* run is set; its entries are sorted */
+} SegmentState;
+
+typedef struct PartialSegment
+{
+	pg_atomic_uint32 state;		/* SegmentState */
+	IndexRun   *run;			/* NULL: no entries */
+	ZoneSegment *zones;			/* made by the first look-up; NULL: not yet */
+} PartialSegment;
+
+typedef enum PartialPhase
+{
+	PARTIAL_COLLECTING = 0,		/* new entries go to the delta */
+	PARTIAL_DRAINING			/* to the tree, which has all runs; the delta is
+								 * being copied to it */
+} PartialPhase;
+
+typedef struct PartialIndex
+{
+	uint64		before;			/* rows of this and later transactions have their
+								 * entries in the delta or the tree */
+	BlockNumber nblocks;		/* of the table, when the rebuild began */
+	uint32		nsegments;
+	uint16		key_len;		/* of entries */
+	uint16		stride;
+	bool		has_tuples;
+	bool		finished;		/* tree is the index now */
+	Tree	   *delta;
+	Tree	   *tree;			/* from PARTIAL_DRAINING on */
+	pg_atomic_uint32 phase;		/* PartialPhase */
+	pg_atomic_uint32 merging;	/* 1: a process merges and switches */
+	pg_atomic_uint32 next;		/* claims begin to look here */
+	pg_atomic_uint32 claimed;	/* segments, done or not */
+	pg_atomic_uint32 done;
+	pg_atomic_uint64 rows;		/* entries in runs */
+	pg_atomic_uint64 bytes;		/* of runs and zones */
+	TimestampTz started;
+	struct PartialIndex *next_retired;
+	uint64		retired_epoch;
+	PartialSegment segments[FLEXIBLE_ARRAY_MEMBER];
+} PartialIndex;
+
+static inline PartialPhase
+partial_phase(PartialIndex *partial)
+{
+	PartialPhase phase = (PartialPhase) pg_atomic_read_u32(&partial->phase);
+
+	pg_read_barrier();
+	return phase;
+}
+
+static inline bool
+segment_is_done(PartialSegment *segment)
+{
+	if (pg_atomic_read_u32(&segment->state) != SEGMENT_DONE)
+		return false;
+	pg_read_barrier();
+	return true;
+}
+
+/* An index at one moment; valid until the epoch ends. */
+typedef struct IndexView
+{
+	PartialIndex *partial;		/* NULL: ready, and only the tree counts */
+	bool		collecting;		/* else tree and delta hold everything */
+	Tree	   *tree;			/* where new entries go */
+} IndexView;
+
+/* ---- rebuild.c ---- */
+
+/* Of an index that was attached; inside an epoch. */
+extern void index_view(IndexKeys *keys, IndexView *view);
+
+/* ---- partial.c ---- */
+
+/*
+ * Can this index be rebuilt in segments?  Not if it has expressions or a
+ * predicate.
+ */
+extern bool partial_is_possible(Relation index);
+
+/* Table columns (0-based) of the index columns. */
+extern void partial_attributes(Relation index, int *atts);
+
+/*
+ * In the registry's place of a missing tree: an index with nothing built.
+ * Nothing happens if somebody else did it.  53200 if the arena is full.
+ */
+extern void partial_begin(IndexKeys *keys, Relation heap);
+
+/*
+ * Work for the rebuild: build up to max_segments segments (0: no limit), and if
+ * they are all there, merge them and make the index ready.  Returns whether
+ * anything was done.  The caller has a snapshot and no epoch.
+ */
+extern bool partial_work(IndexKeys *keys, Relation heap, int max_segments);
+
+/* Wait until somebody else has done something for the rebuild. */
+extern void partial_wait(SofortIndex *shared);
+
+/* Free all of it; nobody else knows it any more. */
+extern void partial_free(PartialIndex *partial);
+
+/* What switches left over, as far as nobody can look at it any more. */
+extern void partial_free_retired(SofortIndex *shared);
+
+/* ---- partial_read.c ---- */
+
+/* Entries of an index in part, copied with their tuples. */
+typedef struct PartialSet
+{
+	MemoryContext context;
+	uint64		limit;			/* bytes */
+	uint64		bytes;
+	bool		overflow;		/* there were more: the set is useless */
+	uint64		n;
+	uint64		max;
+	uint8	   *entries;
+} PartialSet;
+
+/*
+ * All entries e with lower <= e < upper (NULL: no bound), sorted, each once.  In
+ * the epoch of the view, which is partial.
+ */
+extern void partial_collect(IndexKeys *keys, Relation heap, const IndexView *view,
+							const TreeProbe *lower, const TreeProbe *upper, PartialSet *set);
+
+/* The same, only what is not in delta or tree: rows from before the rebuild. */
+extern void partial_collect_old(IndexKeys *keys, Relation heap, PartialIndex *partial,
+								const TreeProbe *lower, const TreeProbe *upper, PartialSet *set);
+
+#endif							/* SOFORT_PARTIAL_H */

@@ -1,0 +1,309 @@
+/*-------------------------------------------------------------------------
+ *
+ * column_read.c
+ *	  Columns of whole blocks, and the roots that indexes need.
+ *
+ * Indexed columns are minipages (arrays within a block), so that reading one
+ * touches nothing else: fixed-length values are delivered for free rows, too,
+ * because the words that tell lie in another line for each row.  What could not
+ * be read safely there (varlenas, pointers) is read for rows in use only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupmacs.h"
+#include "sofort/store/column_read.h"
+#include "sofort/store/store_internal.h"
+#include "sofort/txn/visibility.h"
+#include "utils/datum.h"
+
+/* ---- columns ---- */
+
+static void
+fill_missing(const ShapePlan *plan, int att, int n, Datum *values, uint8 *state)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+		values[i] = plan->missing[att];
+	memset(state, plan->missing_null[att] ? STORE_VALUE_NULL : STORE_VALUE, n);
+}
+
+static void
+fill_nulls(const ShapePlan *plan, const AttrPlan *a, const char *block, int n, uint8 *state)
+{
+	const char *p = block + plan->record_offset + a->null_byte;
+	int			i;
+
+	memset(state, STORE_VALUE, n);
+	if (a->null_mask == 0)
+		return;
+	for (i = 0; i < n; i++, p += plan->record_stride)
+		state[i] = (*(const uint8 *) p & a->null_mask) ? STORE_VALUE_NULL : STORE_VALUE;
+}
+
+/* Rows in use only: the others have no value that could be looked at. */
+static void
+drop_free_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
+{
+	const char *p = block + plan->record_offset;
+	int			i;
+
+	for (i = 0; i < n; i++, p += plan->record_stride)
+		if (WORD_TAG(word_read(&((const RowWords *) p)->begin)) == WORD_TAG_EMPTY)
+			state[i] = STORE_NO_ROW;
+}
+
+#define FILL(type, expression) \
+	for (i = 0; i < n; i++, p += stride) \
+	{ \
+		type		v = *(const type *) p; \
+\
+		values[i] = (expression); \
+	}
+
+static void
+fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
+		   uint8 *state)
+{
+	uint64		count = a->dictionary->values.count;
+	int			i;
+
+	for (i = 0; i < n; i++, p += a->stride)
+	{
+		uint32		code = attr->width == 1 ? *(const uint8 *) p :
+		attr->width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
+		const char *element;
+
+		if (code >= count)
+		{
+			/* a NULL, or a free row */
+			if (state[i] == STORE_VALUE)
+				state[i] = STORE_NO_ROW;
+			continue;
+		}
+		element = code < a->chunk0 ? a->values + (Size) code * a->dictionary->values.elem_size :
+			dictionary_element(a->dictionary, code);
+		if (attr->byval)
+			values[i] = fetch_att(element, true, attr->attlen);
+		else if (attr->attlen > 0)
+			values[i] = PointerGetDatum(element);
+		else
+			values[i] = PointerGetDatum(pm_deref(*(const PMPtr *) element));
+	}
+}
+
+static void
+fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
+			uint8 *state)
+{
+	uint32		stride = a->stride;
+	int			i;
+
+	switch ((AttrKind) a->kind)
+	{
+		case ATTR_BYVAL1:
+			FILL(char, CharGetDatum(v));
+			break;
+		case ATTR_BYVAL2:
+			FILL(int16, Int16GetDatum(v));
+			break;
+		case ATTR_BYVAL4:
+			FILL(int32, Int32GetDatum(v));
+			break;
+		case ATTR_BYVAL8:
+			FILL(Datum, v);
+			break;
+		case ATTR_NARROW:
+			FILL(uint32, (Datum) v);
+			break;
+		case ATTR_IN_PLACE:
+			for (i = 0; i < n; i++, p += stride)
+				values[i] = PointerGetDatum(p);
+			break;
+		case ATTR_POINTER:
+			for (i = 0; i < n; i++, p += stride)
+				if (state[i] == STORE_VALUE)
+					values[i] = PointerGetDatum(pm_deref(*(const PMPtr *) p));
+			break;
+		case ATTR_CODE1_2:
+		case ATTR_CODE1_4:
+		case ATTR_CODE:
+			fill_codes(a, attr, p, n, values, state);
+			break;
+		case ATTR_MISSING:
+			break;
+	}
+}
+
+int
+store_read_column(StoreDesc *store, BlockNumber number, int att, Datum *values, uint8 *state)
+{
+	BlockHeader *block = block_get(store->header, number);
+	const ShapePlan *plan;
+	const AttrPlan *a;
+	int			n;
+
+	if (block == NULL)
+		return 0;
+	n = block->capacity;
+	plan = plan_get(store, block->shape);
+	a = &plan->plan[att];
+	if (a->kind == ATTR_MISSING)
+	{
+		fill_missing(plan, att, n, values, state);
+		return n;
+	}
+	fill_nulls(plan, a, (const char *) block, n, state);
+	if (a->kind == ATTR_POINTER ||
+		(a->kind == ATTR_IN_PLACE && plan->reader->attr[att].attlen < 0))
+		drop_free_rows(plan, (const char *) block, n, state);
+	fill_values(a, &plan->reader->attr[att], (const char *) block + a->offset, n, values, state);
+	return n;
+}
+
+/* ---- roots ---- */
+
+static bool
+is_below(const uint64 *where, uint64 word, uint64 before)
+{
+	for (;;)
+	{
+		TransactionId xid;
+
+		if (WORD_TAG(word) == WORD_TAG_STAMP)
+			return WORD_XID(word) < before;
+		if (WORD_TAG(word) != WORD_TAG_PROGRESS)
+			return false;
+		xid = txn_word_xid(word);
+		if (TransactionIdIsValid(xid))
+			return txn_widen(xid) < before;
+		/* it ended a moment ago */
+		word = word_read(where);
+	}
+}
+
+static inline bool
+ended_before(const RowWords *words, uint64 horizon)
+{
+	uint64		end = word_read(&words->end);
+
+	return WORD_TAG(end) == WORD_TAG_STAMP && WORD_XID(end) < horizon &&
+		WORD_TAG(word_read(&words->begin)) == WORD_TAG_STAMP;
+}
+
+static inline bool
+root_is_wanted(StoreDesc *store, const RowRef *ref, uint64 horizon, uint64 before)
+{
+	uint64		begin = word_read(&ref->words->begin);
+	RowRef		newest;
+
+	if (WORD_TAG(begin) == WORD_TAG_EMPTY || WORD_TAG(begin) == WORD_TAG_ABORTED ||
+		(begin & BEGIN_HEAP_ONLY) != 0 || !is_below(&ref->words->begin, begin, before))
+		return false;
+	if (likely(!ended_before(ref->words, horizon)))
+		return true;
+	/* a dead root with a chain is dead when its newest version is */
+	if (!store_chain_newest(store, ref, &newest) || newest.row == ref->row)
+		return LINK_IS_SET(link_read(ref->block, ref->index));
+	return !ended_before(newest.words, horizon);
+}
+
+int
+store_wanted_roots(StoreDesc *store, BlockNumber number, uint64 horizon, uint64 before,
+				   uint8 *index)
+{
+	BlockHeader *block = block_get(store->header, number);
+	const ShapePlan *plan;
+	RowRef		ref;
+	int			n = 0;
+
+	if (block == NULL)
+		return 0;
+	plan = plan_get(store, block->shape);
+	ref.block = block;
+	ref.row = (uint64) number * SOFORT_BLOCK_ROWS;
+	for (ref.index = 0; ref.index < block->capacity; ref.index++, ref.row++)
+	{
+		ref.words = (RowWords *) ((char *) block + plan->record_offset +
+								  (Size) ref.index * plan->record_stride);
+		if (root_is_wanted(store, &ref, horizon, before))
+			index[n++] = (uint8) ref.index;
+	}
+	return n;
+}
+
+bool
+store_root_is_wanted(StoreDesc *store, uint64 row, uint64 horizon, uint64 before)
+{
+	RowRef		ref;
+
+	return store_locate(store, row, &ref) && root_is_wanted(store, &ref, horizon, before);
+}
+
+/* ---- chains whose root differs ---- */
+
+bool
+store_chains_differ(StoreDesc *store)
+{
+	return (word_read(&store->header->flags) & STORE_CHAINS_DIFFER) != 0;
+}
+
+void
+store_set_chains_differ(StoreDesc *store)
+{
+	if (store_chains_differ(store))
+		return;
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	pm_store8_persist(&store->header->flags, store->header->flags | STORE_CHAINS_DIFFER);
+	LWLockRelease(structure_lock(store->id));
+}
+
+void
+store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Datum *values,
+				   bool *isnull)
+{
+	RowRef		top;
+	RowRef		at;
+	int			i;
+
+	if (!store_locate(store, root, &top))
+		elog(ERROR, "sofort store " UINT64_FORMAT ": row " UINT64_FORMAT " has no storage",
+			 store->id, root);
+	at = top;
+	if (store_chains_differ(store) && store_chain_newest(store, &top, &at))
+	{
+		while (at.row != root && WORD_TAG(word_read(&at.words->begin)) == WORD_TAG_ABORTED)
+			if (!store_chain_older(store, &at, &at))
+				at = top;
+	}
+	for (i = 0; i < natts; i++)
+		store_decode_one(store, &at, atts[i], &values[i], &isnull[i]);
+}
+
+bool
+store_root_differs(StoreDesc *store, uint64 root, const RowRef *version, const int *atts,
+				   int natts)
+{
+	RowRef		top;
+	int			i;
+
+	if (version->row == root || !store_locate(store, root, &top))
+		return false;
+	for (i = 0; i < natts; i++)
+	{
+		Datum		a;
+		Datum		b;
+		bool		a_null;
+		bool		b_null;
+		Form_pg_attribute att = TupleDescAttr(store->local->tupdesc, atts[i]);
+
+		store_decode_one(store, &top, atts[i], &a, &a_null);
+		store_decode_one(store, version, atts[i], &b, &b_null);
+		if (a_null != b_null ||
+			(!a_null && !datum_image_eq(a, b, att->attbyval, att->attlen)))
+			return true;
+	}
+	return false;
+}
