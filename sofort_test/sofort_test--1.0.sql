@@ -54,4 +54,9 @@ RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_allocations' LANGUAGE C 
 COMMENT ON FUNCTION allocations() IS
     'what the pool has allocated, by owner: 1 the pool itself, 2 transactions, from 16 on stores';
 
+CREATE FUNCTION rebuild(index regclass, segments integer)
+RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_rebuild' LANGUAGE C STRICT;
+COMMENT ON FUNCTION rebuild(regclass, integer) IS
+    'one step of the rebuild of an index: up to that many segments, 0 for all';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

@@ -16,6 +16,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "sofort/compat/compat.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
@@ -37,6 +38,7 @@ PG_FUNCTION_INFO_V1(sofort_test_fill_arena);
 PG_FUNCTION_INFO_V1(sofort_test_empty_arena);
 PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
 PG_FUNCTION_INFO_V1(sofort_test_allocations);
+PG_FUNCTION_INFO_V1(sofort_test_rebuild);
 
 /* ---- stop points ---- */
 
@@ -334,4 +336,18 @@ sofort_test_allocations(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
+}
+
+/* ---- rebuilding ---- */
+
+Datum
+sofort_test_rebuild(PG_FUNCTION_ARGS)
+{
+	static const char *const results[] = {
+		[REBUILD_NOT_NEEDED] = "not needed", [REBUILD_WORKED] = "worked",
+		[REBUILD_FINISHED] = "finished", [REBUILD_BUSY] = "busy"
+	};
+
+	PG_RETURN_TEXT_P(cstring_to_text(results[sofort_index_rebuild(PG_GETARG_OID(0),
+																  PG_GETARG_INT32(1))]));
 }

@@ -6,6 +6,7 @@
 #   $d->step for 1 .. 500;
 #   $d->finish;
 #   $d->{problems}                                  # array of texts
+#   $d->{data_only} = 1;        # no DDL, VACUUM, and nothing that needs a complete index
 #
 # Statements name the table @t; on sofort that is s_t, on heap h_t.  Only one
 # session runs at a time, so that a seed always gives the same history; a
@@ -64,6 +65,40 @@ sub ask
 		push @lines, $line;
 	}
 	return (@lines, 'CONNECTION LOST');
+}
+
+# After a restart of the server: new sessions.
+sub reconnect
+{
+	my ($self, @commands) = @_;
+	$self->close_sessions;
+	$self->{sessions} = [ map { _session($_) } @commands ];
+	$self->prepare_sessions;
+	push @{ $self->{log} }, '-- reconnected';
+	return;
+}
+
+sub close_sessions
+{
+	my ($self) = @_;
+	foreach my $session (@{ $self->{sessions} })
+	{
+		close $session->{in};
+		close $session->{out};
+		waitpid($session->{pid}, 0);
+	}
+	$self->{sessions} = [];
+	return;
+}
+
+sub prepare_sessions
+{
+	my ($self) = @_;
+	foreach my $session (@{ $self->{sessions} })
+	{
+		ask($session, "SET lock_timeout = '15ms'; SET client_min_messages = warning; SET timezone = 'UTC'");
+	}
+	return;
 }
 
 # ---- comparing ----
@@ -299,6 +334,7 @@ sub step
 	if ($session->{open} && $r < 14) { $self->end($n, $r < 10 ? 'COMMIT' : 'ROLLBACK'); }
 	elsif (!$session->{open} && $r < 45) { $self->begin($n); }
 	elsif ($session->{open} && $r < 28) { $self->savepoints($n); }
+	elsif (!$session->{open} && $r < 54 && $self->{data_only}) { return; }
 	elsif (!$session->{open} && $r < 50)
 	{
 		$self->both($n, $self->pick('VACUUM @t', 'VACUUM @t', 'VACUUM (ANALYZE) @t', 'REINDEX TABLE @t', 'VACUUM FULL @t', 'CLUSTER @t USING @t_pkey'))
@@ -316,7 +352,7 @@ sub step
 	elsif ($r < 80) { $self->both($n, $self->dml); }
 	else
 	{
-		my $path = $self->rnd(4);
+		my $path = $self->rnd($self->{data_only} ? 2 : 4);
 		ask($session, 'SET enable_seqscan = ' . ($path ? 'on' : 'off') . '; SET enable_bitmapscan = ' . ($path == 1 ? 'off' : 'on') . '; SET work_mem = ' . ($path == 2 ? "'64kB'" : "'4MB'"));
 		$self->both($n, $self->query);
 	}
@@ -328,10 +364,7 @@ sub setup
 	my ($self) = @_;
 	my $s = $self->{sessions}[0];
 	ask($s, 'SET client_min_messages = warning; DROP TABLE IF EXISTS s_t, h_t');
-	foreach my $session (@{ $self->{sessions} })
-	{
-		ask($session, "SET lock_timeout = '15ms'; SET client_min_messages = warning; SET timezone = 'UTC'");
-	}
+	$self->prepare_sessions;
 	my $columns = 'id int PRIMARY KEY, k int NOT NULL, t text, n numeric, f float8, b bool';
 	my $am = $ENV{SOFORT_AM} || 'sofort';
 	my @answer = ask($s, "CREATE TABLE s_t ($columns) USING $am");
@@ -355,12 +388,7 @@ sub finish
 		$self->end($n, 'COMMIT') if $self->{sessions}[$n]{open};
 	}
 	$self->both(0, 'SELECT * FROM @t');
-	foreach my $session (@{ $self->{sessions} })
-	{
-		close $session->{in};
-		close $session->{out};
-		waitpid($session->{pid}, 0);
-	}
+	$self->close_sessions;
 	return;
 }
 

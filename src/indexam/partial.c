@@ -71,7 +71,8 @@ partial_begin(IndexKeys *keys, Relation heap)
 	StoreDesc  *store = store_open(heap);
 	uint64		before = txn_next_fxid();
 	BlockNumber nblocks = store_nblocks(store);
-	uint32		nsegments = (nblocks + PARTIAL_BLOCKS - 1) / PARTIAL_BLOCKS;
+	uint32		blocks = Min(indexam_segment_blocks, PARTIAL_BLOCKS);
+	uint32		nsegments = (nblocks + blocks - 1) / blocks;
 	PartialIndex *partial;
 	Tree	   *delta;
 	uint32		i;
@@ -88,6 +89,7 @@ partial_begin(IndexKeys *keys, Relation heap)
 	}
 	partial->before = before;
 	partial->nblocks = nblocks;
+	partial->segment_blocks = blocks;
 	partial->nsegments = nsegments;
 	partial->delta = delta;
 	partial->key_len = keys->format.key_len;
@@ -303,9 +305,9 @@ abandon_segment(int code, Datum arg)
 static void
 build_segment(SegmentBuild *build, uint32 number)
 {
-	BlockNumber first = number * PARTIAL_BLOCKS;
-	BlockNumber end = Min(first + PARTIAL_BLOCKS, build->partial->nblocks);
-	Size		size = (Size) PARTIAL_BLOCKS * SOFORT_BLOCK_ROWS * build->partial->stride;
+	BlockNumber first = number * build->partial->segment_blocks;
+	BlockNumber end = Min(first + build->partial->segment_blocks, build->partial->nblocks);
+	Size		size = (Size) (end - first) * SOFORT_BLOCK_ROWS * build->partial->stride;
 	BlockNumber block;
 
 	MemoryContextReset(build->context);

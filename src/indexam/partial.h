@@ -3,7 +3,7 @@
  * partial.h
  *	  An index that is being rebuilt, and can be used meanwhile.
  *
- * The table as it was when the rebuild began is cut into segments of 256 blocks.
+ * The table as it was when the rebuild began is cut into segments of up to 256 blocks.
  * The entries of a segment become a sorted run; entries of rows that come later
  * go to the delta, a tree.  See README.md, "Rebuilding".
  *
@@ -20,7 +20,7 @@
 #include "sofort/indexam/registry.h"
 #include "sofort/store/column_read.h"
 
-#define PARTIAL_BLOCKS	256		/* in a segment */
+#define PARTIAL_BLOCKS	256		/* in a segment, at most */
 
 /* The first 16 bytes of the encoded leading column, as two big numbers */
 typedef struct OrderKey
@@ -83,6 +83,7 @@ typedef struct PartialIndex
 	uint64		before;			/* rows of this and later transactions have their
 								 * entries in the delta or the tree */
 	BlockNumber nblocks;		/* of the table, when the rebuild began */
+	uint32		segment_blocks; /* blocks in a segment */
 	uint32		nsegments;
 	uint16		key_len;		/* of entries */
 	uint16		stride;

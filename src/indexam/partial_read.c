@@ -339,8 +339,8 @@ segment_zones(Collector *c, uint32 number)
 	PartialSegment *segment = &c->partial->segments[number];
 	ZoneSegment *zones = __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE);
 	ZoneSegment *nobody = NULL;
-	BlockNumber first = number * PARTIAL_BLOCKS;
-	BlockNumber end = Min(first + PARTIAL_BLOCKS, c->partial->nblocks);
+	BlockNumber first = number * c->partial->segment_blocks;
+	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	BlockNumber block;
 
 	if (zones != NULL)
@@ -425,8 +425,8 @@ collect_all_of_block(Collector *c, BlockNumber block)
 static void
 collect_from_table(Collector *c, uint32 number)
 {
-	BlockNumber first = number * PARTIAL_BLOCKS;
-	BlockNumber end = Min(first + PARTIAL_BLOCKS, c->partial->nblocks);
+	BlockNumber first = number * c->partial->segment_blocks;
+	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	bool		by_leading = c->range.usable && !store_chains_differ(c->store);
 	ZoneSegment *zones = by_leading ? segment_zones(c, number) : NULL;
 	BlockNumber block;

@@ -44,6 +44,7 @@
 #include "partial.h"
 
 bool		indexam_use_partial = false;
+int			indexam_segment_blocks = 256;
 
 /* Cached in rd_amcache of an index; one chunk */
 typedef struct CachedKeys

@@ -730,7 +730,13 @@ indexam_collect_garbage(void)
 	foreach(lc, locators)
 	{
 		RelFileLocator *locator = lfirst(lc);
+		RegistryEntry *entry = dshash_find(table, locator, false);
 
+		if (entry != NULL)
+		{
+			partial_free_retired(entry->shared);
+			dshash_release_lock(table, entry);
+		}
 		if (compat_file_exists(locator))
 			continue;
 		/* no file: nothing that could be open uses the tree */

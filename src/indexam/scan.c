@@ -217,7 +217,10 @@ collect_range(ScanState *so, ScanDirection dir)
 	heap = table_open(so->keys.index->rd_index->indrelid, AccessShareLock);
 	epoch_enter();
 	index_view(&so->keys, &view);
-	if (view.partial != NULL)
+	if (view.partial != NULL && !so->lower.exists && !so->upper.exists &&
+		view.partial->nblocks > PARTIAL_BLOCKS)
+		set.overflow = true;	/* a rebuild costs no more */
+	else if (view.partial != NULL)
 		partial_collect(&so->keys, heap, &view, so->lower.exists ? &so->lower.probe : NULL,
 						so->upper.exists ? &so->upper.probe : NULL, &set);
 	epoch_exit();
@@ -248,8 +251,6 @@ start_range(ScanState *so, ScanDirection dir)
 		return false;
 	if (so->batch.context != NULL)
 		MemoryContextReset(so->batch.context);
-	if (unlikely(so->keys.tree == NULL) && !so->lower.exists && !so->upper.exists)
-		index_attach(&so->keys, so->keys.index);
 	if (likely(so->keys.tree != NULL) || !collect_range(so, dir))
 		read_leaf(so, dir, NULL);
 	so->started = true;

@@ -72,6 +72,13 @@ recovery_register_workers(void)
 							 recovery_mode_options,
 							 PGC_SIGHUP, 0, check_recovery_mode, assign_recovery_mode, NULL);
 
+	DefineCustomIntVariable("sofort.rebuild_segment",
+							"Blocks of a table that are one step of rebuilding an index.",
+							"For tests.",
+							&indexam_segment_blocks,
+							256, 1, 256,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE | GUC_NO_SHOW_ALL, NULL, NULL, NULL);
+
 	/*
 	 * The launcher stays, idle, when its work is done: a worker that has
 	 * ended would not be started again when a backend crashes, and that loses

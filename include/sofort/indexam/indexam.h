@@ -45,6 +45,9 @@ extern bool indexam_provide_opclass(Oid type);
  */
 extern bool indexam_use_partial;
 
+/* Blocks of a table that are one step of a rebuild (256; tests need less) */
+extern int	indexam_segment_blocks;
+
 typedef enum IndexamRebuild
 {
 	REBUILD_NOT_NEEDED,			/* ready, or no such index, or not valid for use */
