@@ -19,7 +19,7 @@ use_version()
 	# From 17 on a header of the server includes one of ICU's.
 	[ "$PGVERSION" -lt 17 ] || PACKAGES="$PACKAGES libicu-dev"
 }
-use_version 15
+use_version "${SOFORT_PGVERSION:-15}"
 
 say() { printf '%s\n' "$*"; }
 die() { local rc=$1; shift; printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit "$rc"; }
@@ -238,12 +238,12 @@ build_sofort()
 	}
 }
 
-# compile SOURCE TARGET: one of the client programs; SOURCE may be a pattern
+# compile SOURCES TARGET: one of the client programs; SOURCES may be patterns
 compile()
 {
 	# shellcheck disable=SC2086
-	gcc -std=gnu99 -O2 -Wall -Wextra -Werror -I"$W/src/include" -I"$("$SYSBIN/pg_config" --includedir)" \
-		-o "$2" $W/src/$1 -lpq \
+	(cd "$W/src" && gcc -std=gnu99 -O2 -Wall -Wextra -Werror -Iinclude -I"$("$SYSBIN/pg_config" --includedir)" \
+		-o "$2" $1 -lpq) \
 		>"$W/log/$(basename "$2").log" 2>&1 || { cat "$W/log/$(basename "$2").log" >&2; return 1; }
 }
 

@@ -1,0 +1,539 @@
+# The experiments of bench/recovery/run (bash, sourced).
+
+PROGRESS="SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'"
+SUMMARY=$OUT/recovery.csv
+SUMMARY_HEAD="experiment,run,before,area,delta,response_us,peak_us,longest_us,response_before_us,first_second,ready_second,answered,ready,rebuilt,in_window,in_30s,after"
+SERIES_HEAD="run,t,transactions_per_s,mean_us,longest_us"
+echo "$SUMMARY_HEAD" >"$SUMMARY"
+
+field() { sed -nE "s/.*\\b$1=([^ ]+).*/\\1/p" <<<"$2"; }
+
+# T0: the first answer of an empty heap cluster, killed and started again
+measure_t0()
+{
+	local i ms=()
+	new_cluster empty "$(bench_settings)" && start_server empty || die 1 "no server"
+	for i in 1 2 3; do
+		kill9_server empty
+		launch_server empty
+		ms+=("$("$WITNESS" answer "$(conninfo empty)" "SELECT 1" "${SERVER_START[empty]}" "${SERVER_PID[empty]}" 60)") ||
+			die 1 "the empty cluster does not come back"
+	done
+	discard empty
+	T0=$(printf '%s\n' "${ms[@]}" | median)
+	say "T0: an empty heap cluster answers $T0 ms after its start"
+	echo "T0: $T0 ms (of ${ms[*]})" >>"$OUT/recovery.settings"
+}
+
+# ---- loading ----
+
+need_generator()
+{
+	[ -x "$W/generate" ] || compile bench/tatp/generate.c "$W/generate"
+	[ -x "$W/generate_tpcc" ] || compile bench/recovery/generate_tpcc.c "$W/generate_tpcc"
+}
+
+# prepare_database CLUSTER AM
+prepare_database()
+{
+	psql "$1" postgres -c "CREATE DATABASE bench" || return 1
+	[ "$2" = heap ] || psql "$1" bench -c "CREATE EXTENSION sofort" -c "CREATE EXTENSION sofort_bench"
+}
+
+index_am() { if [ "$1" = heap ]; then echo btree; else echo sofort_index; fi; }
+
+load_tatp()
+{
+	local t
+	need_generator && prepare_database "$1" "$2" && psql "$1" bench -v am="$2" -f "$TATP/schema.sql" || return 1
+	for t in $TATP_TABLES; do
+		psql "$1" bench -c "COPY $t FROM PROGRAM '$W/generate $t $3'" || return 1
+	done
+	psql "$1" bench -f "$TATP/foreign_keys.sql" -c "VACUUM ANALYZE"
+}
+
+load_tpcc()
+{
+	local t
+	need_generator && prepare_database "$1" "$2" &&
+		psql "$1" bench -v am="$2" -v index_am="$(index_am "$2")" -f "$W/src/bench/recovery/tpcc.sql" || return 1
+	for t in warehouse district customer history new_order orders order_line item stock; do
+		psql "$1" bench -c "COPY $t FROM PROGRAM '$W/generate_tpcc $t $3 $divisor'" || return 1
+	done
+	psql "$1" bench -c "VACUUM ANALYZE"
+}
+
+# Every column of every table is a permutation of 1..rows.
+load_uniform()
+{
+	local t c primes=(7919 104729 1299709 15485863 32452843 49979687 67867967 86028121 104395301 122949823 141650939
+		160481183 179424673 198491317 217645177 236887691)
+	[ "$columns" -le ${#primes[@]} ] || die 2 "--columns: at most ${#primes[@]}"
+	prepare_database "$1" "$2" || return 1
+	for ((t = 1; t <= tables; t++)); do
+		{
+			printf 'CREATE TABLE t%d (c1 int' $t
+			for ((c = 2; c <= columns; c++)); do printf ', c%d int' $c; done
+			printf ') USING %s;\nINSERT INTO t%d SELECT ' "$2" $t
+			for ((c = 1; c <= columns; c++)); do
+				printf '%s(i::bigint * %d + %d) %% %d + 1' "$([ $c = 1 ] || echo ', ')" "${primes[c - 1]}" $t "$rows"
+			done
+			printf ' FROM generate_series(1, %d) i;\n' "$rows"
+			for ((c = 1; c <= columns; c++)); do printf 'CREATE INDEX ON t%d USING %s (c%d);\n' $t "$(index_am "$2")" $c; done
+		} | psql "$1" bench || return 1
+	done
+	psql "$1" bench -c "VACUUM ANALYZE"
+}
+
+# load_restart CLUSTER AM ROWS DISTINCT
+load_restart()
+{
+	prepare_database "$1" "$2" &&
+		psql "$1" bench -v am="$2" -v rows="$3" -v distinct="$4" -f "$W/src/bench/recovery/restart.sql"
+}
+
+# ---- one run ----
+
+# emulated LATENCY: settings
+emulated()
+{
+	echo "sofort.scm_read_latency = $(($1 - dram_latency))"
+	echo "sofort.scm_write_latency = $(($1 - dram_latency))"
+}
+
+# start_copy TEMPLATE SETTING ...: the cluster "run" on a copy of the template.
+# False: the server refuses the settings (said already).
+start_copy()
+{
+	local template=$1 s
+	shift
+	clone "$template" run "$@"
+	if [ -e "$SOFORT_POOL_DIR/run.pool" ]; then
+		for s in "${settings[@]}"; do echo "$s"; done >>"$W/run/postgresql.conf"
+		[ $engine = 0 ] || printf '%s\n' "shared_preload_libraries = 'sofort, sofort_bench'" \
+			"sofort_bench.resume = '$W/engine-run'" >>"$W/run/postgresql.conf"
+		emulated "$latency" >>"$W/run/postgresql.conf"
+	fi
+	rm -f "$W/log/run.log" "$W/engine-run"
+	launch_server run
+	if ! "$WITNESS" answer "$(conninfo run template1)" "SELECT 1" "${SERVER_START[run]}" "${SERVER_PID[run]}" 120 >/dev/null 2>&1; then
+		tail -n 10 "$W/log/run.log" >&2
+		die 1 "the server does not start"
+	fi
+	in_force "$@" "${settings[@]}"
+}
+
+# in_force SETTING ...: a refused value is only a warning in the log when the
+# server starts, and the default is used: that would measure something else.
+in_force()
+{
+	local s name value
+	[ -e "$SOFORT_POOL_DIR/run.pool" ] || return 0
+	for s in "$@"; do
+		case "$s" in sofort.*) ;; *) continue ;; esac
+		name=$(sed -E 's/ *=.*//' <<<"$s")
+		value=$(sed -E "s/^[^=]*= *'?([^']*)'?.*/\\1/" <<<"$s")
+		[ "$(psql run postgres -c "SHOW $name" 2>&1)" = "$value" ] && continue
+		refused "$s ($(grep -m1 -E 'WARNING: .*sofort|not supported' "$W/log/run.log" | sed 's/.*WARNING: *//'))"
+		return 1
+	done
+}
+
+# place INDEX ...: these become persistent in the running copy
+place()
+{
+	local i
+	for i in "$@"; do
+		accepts run bench "ALTER INDEX $i SET (placement = $persistent)" "placement $persistent" || return 1
+		[ "$(psql run bench -c "SELECT placement FROM sofort.indexes WHERE index = '$i'::regclass")" = "$persistent" ] ||
+			psql run bench -c "REINDEX INDEX $i" || die 1 "REINDEX"
+	done
+}
+
+# wait_rebuilt: nothing is left to do for the server before the load begins
+wait_rebuilt()
+{
+	"$CLIENT" progress "$(conninfo run bench)" "$PROGRESS" 600 >/dev/null
+}
+
+# The load in the background: lines of client.c in $W/raw when $LOADER has ended
+start_load()
+{
+	local load=$1 size=$2 load_mix=$3 after_mix=$4 total=$5 progress=$6 weights
+	if [ $engine = 0 ]; then
+		"$CLIENT" run "$(conninfo run bench)" "$load" "$size" "$load_mix" "$after_mix" "$clients" "$total" \
+			${progress:+"$progress"} >"$W/raw" &
+		LOADER=$!
+		return
+	fi
+	[ "$load" = tatp ] && [ "$after_mix" = - ] || die 2 "--engine: TATP without a change of the mix alone"
+	case "$load_mix" in tatp) weights=35,10,35,2,14,2,2 ;; 80-20) weights=80,0,0,0,20,0,0 ;; esac
+	psql run bench -c "SELECT sofort_bench.start('$W/engine-run', $clients, $total, $size, '{$weights}')" >/dev/null ||
+		die 1 "the run did not start"
+	ENGINE_END=$(calc %.0f "$(now_us) / 1e6 + $total")
+}
+
+finish_load()
+{
+	local left
+	if [ $engine = 0 ]; then
+		wait $LOADER || die 1 "the load failed"
+		return
+	fi
+	"$CLIENT" progress "$(conninfo run bench)" "$PROGRESS" "$after" >"$W/raw"
+	left=$((ENGINE_END - $(date +%s)))
+	[ $left -lt 0 ] || sleep $((left + 1))
+	psql run bench -F, -c "SELECT 'bin', (extract(epoch FROM sofort_bench.started_at('$W/engine-run')) * 1000000)::bigint + bin * 10000::bigint,
+		sum(transactions), sum(successes), sum(busy_us), max(longest_us)
+		FROM sofort_bench.bins('$W/engine-run') GROUP BY bin ORDER BY bin" >>"$W/raw" || die 1 "cannot read the bins"
+	[ "$(psql run bench -c "SELECT sofort_bench.running('$W/engine-run')")" = 0 ] || {
+		tail -n 5 "$W/log/run.log" >&2
+		die 1 "a worker has failed"
+	}
+	# the first that was run after the kill
+	awk -F, -v s="${SERVER_START[run]}" '$1 == "bin" && $2 > s && $3 > 0 { print "event," $2 ",ready"; exit }' "$W/raw" >"$W/raw.ready"
+	cat "$W/raw.ready" >>"$W/raw"
+}
+
+# crash_run EXPERIMENT LABEL LOAD SIZE MIX AFTER [WINDOW]: kills the running copy under
+# load, starts it again, and sets RESULT. The series goes to EXPERIMENT.csv.
+crash_run()
+{
+	local experiment=$1 label=$2 load=$3 size=$4 load_mix=$5 after_mix=$6 window=${7:-} progress= killed f
+	[ ! -e "$SOFORT_POOL_DIR/run.pool" ] || { progress=$PROGRESS; wait_rebuilt; }
+	psql run postgres -c "CHECKPOINT"
+	start_load "$load" "$size" "$load_mix" "$after_mix" $((before + after)) "$progress"
+	sleep "$before"
+	killed=$(now_us)
+	kill9_server run
+	launch_server run
+	finish_load
+	{
+		echo "event,$killed,killed"
+		echo "event,${SERVER_START[run]},start"
+	} >>"$W/raw"
+	[ -s "$OUT/$experiment.csv" ] || echo "$SERIES_HEAD" >"$OUT/$experiment.csv"
+	cp "$W/raw" "$W/raw.last"
+	RESULT=$(perl "$W/src/bench/recovery/metrics.pl" --t0 "$T0" --before "$((before < 7 ? before - 2 : 5))" ${window:+--window "$window"} \
+		--series "$OUT/$experiment.csv" --label "$label" <"$W/raw") || die 1 "no result"
+	{
+		printf '%s,%s' "$experiment" "$label"
+		for f in $(tr , '\n' <<<"$SUMMARY_HEAD" | tail -n +3); do printf ',%s' "$(field "$f" "$RESULT")"; done
+		echo
+	} >>"$SUMMARY"
+	say "  $label: $RESULT"
+	grep -E 'PANIC|TRAP|was terminated by signal' "$W/log/run.log" && die 1 "the server failed"
+	return 0
+}
+
+# again WINDOW: the metrics of the last run with a window that is known only now
+again()
+{
+	RESULT=$(perl "$W/src/bench/recovery/metrics.pl" --t0 "$T0" --before "$((before < 7 ? before - 2 : 5))" --window "$1" <"$W/raw.last") || die 1 "no result"
+	sed -i -E "\$s/^((([^,]*,){14}))[^,]*/\\1$(field in_window "$RESULT")/" "$SUMMARY"
+}
+
+# The window of a comparison: 1.08 of the time at which synchronous was done
+window_of()
+{
+	local rebuilt
+	rebuilt=$(field rebuilt "$1")
+	[ "$rebuilt" != - ] || die 1 "synchronous has not rebuilt everything within --after seconds"
+	calc %.1f "($rebuilt > 0.1 ? $rebuilt : 0.1) * 1.08"
+}
+
+# picture EXPERIMENT TITLE [COLUMN YLABEL FILE]
+picture()
+{
+	[ -s "$OUT/$1.csv" ] || return 0
+	plot "${5:-$1}.svg" --title "$2" --x t --y "${3:-transactions_per_s}" --series run --xlabel "seconds from T0" \
+		--ylabel "${4:-transactions/s}" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0 <"$OUT/$1.csv"
+}
+
+ratio() { if [ "$2" = 0 ]; then echo -; else calc %.3f "$1 / $2"; fi; }
+
+# verdict TEXT VALUE RELATION TARGET
+verdict()
+{
+	local v=missed
+	[ "$2" != - ] || { say "  $1: nothing to compare with"; return; }
+	awk "BEGIN { exit !($2 $3 $4) }" && v=met
+	say "  $1: $2 (aims at $3 $4: $v)"
+	echo "$1,$2,$3 $4,$v" >>"$OUT/recovery-targets.csv"
+}
+
+# ---- C15: placement against recovery ----
+
+# placed EXPERIMENT LABEL PERCENT MODE
+placed()
+{
+	local n list
+	n=$(wc -w <<<"$order")
+	list=$(tr ' ' '\n' <<<"$order" | head -n $((($3 * n + 50) / 100)))
+	start_copy "tatp-sofort-$subscribers" "sofort.recovery_mode = $4" && place $list || { discard run; return 1; }
+	crash_run "$1" "$2" tatp "$subscribers" "$mix" -
+	discard run
+}
+
+tatp_template() { template "tatp-$1-$2" "$1" load_tatp "$1" "$2"; }
+
+experiment_fig8()
+{
+	local sync area
+	tatp_template sofort "$subscribers"
+	placed fig8 "a: 0 % synchronous" 0 synchronous || return 0
+	sync=$RESULT
+	placed fig8 "b: 0 % instant" 0 instant &&
+		say "  area against synchronous: $(ratio "$(field area "$RESULT")" "$(field area "$sync")")"
+	if placed fig8 "c: 40 % instant" 40 instant; then
+		verdict "recovery area, 40 % $persistent / synchronous" "$(ratio "$(field area "$RESULT")" "$(field area "$sync")")" "<=" 0.18
+	fi
+	if placed fig8 "d: 100 %" 100 synchronous; then
+		area=$(ratio "$(field area "$RESULT")" "$(field area "$sync")")
+		verdict "recovery area, all $persistent / synchronous" "$area" "<=" 0.05
+		verdict "first second (clients connected), all $persistent / before" "$(field ready_second "$RESULT")" ">=" 0.9
+		verdict "throughput, all $persistent / all dram, at $latency ns" "$(ratio "$(field before "$RESULT")" "$(field before "$sync")")" ">=" \
+			"$([ $engine = 1 ] && echo 0.75 || echo 0.95)"
+	fi
+	picture fig8 "TATP, $subscribers subscribers, $clients clients: SIGKILL"
+	local r
+	for r in a b c d; do
+		grep -q "^$r: " "$OUT/fig8.csv" || continue
+		{ head -n 1 "$OUT/fig8.csv"; grep "^$r: " "$OUT/fig8.csv"; } | plot "fig8$r.svg" --title "$(sed -n "s/^\\($r: [^,]*\\),.*/\\1/p" "$OUT/fig8.csv" | head -n 1)" \
+			--x t --y transactions_per_s --xlabel "seconds from T0" --ylabel "transactions/s" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0
+	done
+}
+
+# Throughput and recovery area (fig9) and response times (fig10) against the share
+experiment_fig9()
+{
+	local p
+	[ ! -e "$OUT/fig9-done" ] || return 0
+	touch "$OUT/fig9-done"
+	tatp_template sofort "$subscribers"
+	echo "percent,transactions_per_s,area,response_us,peak_us,longest_us,delta" >"$OUT/fig9.csv"
+	for p in 0 20 40 60 80 100; do
+		placed fig10 "$p %" $p instant || continue
+		echo "$p,$(field before "$RESULT"),$(field area "$RESULT"),$(field response_us "$RESULT"),$(field peak_us "$RESULT"),$(field longest_us "$RESULT"),$(field delta "$RESULT")" >>"$OUT/fig9.csv"
+	done
+	rm -f "$OUT/fig9-done"
+	[ "$(wc -l <"$OUT/fig9.csv")" -gt 1 ] || { rm -f "$OUT/fig9.csv"; return 0; }
+	plot fig9-throughput.svg --title "Throughput against $persistent indexes (TATP, $latency ns)" --x percent --y transactions_per_s \
+		--xlabel "indexes $persistent, %" --ylabel "transactions/s" --points <"$OUT/fig9.csv"
+	plot fig9-area.svg --title "Recovery area against $persistent indexes (TATP, $latency ns)" --x percent --y area \
+		--xlabel "indexes $persistent, %" --ylabel "transactions lost" --points <"$OUT/fig9.csv"
+	plot fig10.svg --title "Mean response time, $clients clients (TATP, $latency ns)" --x t --y mean_us --series run \
+		--xlabel "seconds from T0" --ylabel "us" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0 <"$OUT/fig10.csv"
+}
+
+experiment_fig10() { experiment_fig9; }
+
+# ---- A17 ----
+
+# of a load: template, size, mixes
+of_load()
+{
+	case "$1" in
+		tatp)
+			tatp_template sofort "$subscribers"
+			TEMPLATE=tatp-sofort-$subscribers SIZE=$subscribers QUERIES=80-20 FULL=tatp ;;
+		tpcc)
+			template "tpcc-sofort-$warehouses-$divisor" sofort load_tpcc sofort "$warehouses"
+			TEMPLATE=tpcc-sofort-$warehouses-$divisor SIZE=$warehouses QUERIES=50-50/$divisor FULL=tpcc/$divisor ;;
+	esac
+}
+
+# mode_run EXPERIMENT LABEL LOAD MIX AFTER WINDOW SETTING ...
+mode_run()
+{
+	local experiment=$1 label=$2 load=$3 load_mix=$4 after_mix=$5 window=$6
+	shift 6
+	start_copy "$TEMPLATE" "$@" || { discard run; return 1; }
+	crash_run "$experiment" "$label" "$load" "$SIZE" "$load_mix" "$after_mix" "$window"
+	discard run
+}
+
+compare_in_window() { ratio "$(field in_window "$1")" "$(field in_window "$2")"; }
+
+experiment_strategies()
+{
+	local l sync instant window
+	for l in $loads; do
+		[ $engine = 0 ] || [ "$l" = tatp ] || continue
+		of_load "$l"
+		mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 0
+		window=$(window_of "$RESULT")
+		again "$window"
+		sync=$RESULT instant=
+		say "  window: $window s; synchronous: $(field in_window "$sync") transactions"
+		if mode_run "strategies-$l" instant "$l" "$QUERIES" - "$window" "sofort.recovery_mode = instant"; then
+			instant=$RESULT
+			verdict "$l: instant, first second / before" "$(field first_second "$instant")" ">=" 0.3
+		fi
+		if mode_run "strategies-$l" adaptive "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive"; then
+			verdict "$l: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" "$([ "$l" = tatp ] && echo 7 || echo 5)"
+			[ -z "$instant" ] || verdict "$l: adaptive / instant in the window" "$(compare_in_window "$RESULT" "$instant")" ">=" 1
+		fi
+		picture "strategies-$l" "Recovery strategies, $l, $clients clients"
+	done
+}
+
+experiment_resources()
+{
+	local l n window sync
+	for l in $loads; do
+		[ $engine = 0 ] || [ "$l" = tatp ] || continue
+		of_load "$l"
+		mode_run "resources-$l" "synchronous" "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 0
+		window=$(window_of "$RESULT")
+		again "$window"
+		sync=$RESULT
+		for n in 1 2 4; do
+			mode_run "resources-$l" "adaptive, $n workers" "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_workers = $n" &&
+				say "  in the window against synchronous: $(compare_in_window "$RESULT" "$sync")"
+		done
+		picture "resources-$l" "Recovery resources, $l, $clients clients"
+	done
+}
+
+experiment_change()
+{
+	local l window fixed
+	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
+	for l in $loads; do
+		of_load "$l"
+		mode_run "change-$l" synchronous "$l" "$FULL" "$QUERIES" "" "sofort.recovery_mode = synchronous" || return 0
+		window=$(window_of "$RESULT")
+		again "$window"
+		# alpha^n = 1: the past workload keeps its weight for ever
+		mode_run "change-$l" "not adapting" "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_alpha = 1" || continue
+		fixed=$RESULT
+		mode_run "change-$l" adapting "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" &&
+			verdict "$l: adapting to a changed workload / not" "$(compare_in_window "$RESULT" "$fixed")" ">=" 1.25
+		picture "change-$l" "Workload change during recovery, $l, $clients clients"
+	done
+}
+
+experiment_worst()
+{
+	local sync window
+	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
+	TEMPLATE=uniform-sofort-$tables-$columns-$rows SIZE=$rows
+	template "$TEMPLATE" sofort load_uniform sofort
+	mode_run worst synchronous uniform "${tables}x$columns" - "" "sofort.recovery_mode = synchronous" || return 0
+	window=$(window_of "$RESULT")
+	again "$window"
+	sync=$RESULT
+	if mode_run worst adaptive uniform "${tables}x$columns" - "$window" "sofort.recovery_mode = adaptive"; then
+		verdict "worst case: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" 2
+		if [ "$(field rebuilt "$RESULT")" = - ]; then
+			say "  worst case: adaptive has not rebuilt everything within $after s"
+			verdict "worst case: end of rebuild, adaptive / synchronous" 99 "<=" 1.2
+		else
+			verdict "worst case: end of rebuild, adaptive / synchronous" "$(ratio "$(field rebuilt "$RESULT")" "$(field rebuilt "$sync")")" "<=" 1.2
+		fi
+	fi
+	picture worst "$tables tables of $columns columns, $rows rows each: all looked up equally"
+}
+
+# ---- D14: restart time ----
+
+# restart_run VARIED AM ROWS DISTINCT: milliseconds from start to the first answer,
+# and of the first statements in a fresh backend that need an index, a dictionary
+restart_run()
+{
+	local am=$2 name=restart-$2-$3-$4 first indexed insert
+	template "$name" "$am" load_restart "$am" "$3" "$4"
+	start_copy "$name" || return 1
+	psql run bench -c "CHECKPOINT" -c "UPDATE t SET b = b + 1 WHERE k % 10 = 0"
+	kill9_server run
+	launch_server run
+	first=$("$WITNESS" answer "$(conninfo run bench)" "SELECT k FROM t LIMIT 1" "${SERVER_START[run]}" "${SERVER_PID[run]}" 300) ||
+		die 1 "the server does not come back"
+	indexed=$("$CLIENT" lookup "$(conninfo run bench)" "SELECT b FROM t WHERE k = 5" "${SERVER_START[run]}")
+	insert=$("$CLIENT" lookup "$(conninfo run bench)" "INSERT INTO t SELECT 0, a, b, c FROM t WHERE k = 6 RETURNING k" "${SERVER_START[run]}")
+	echo "$1,$am,$3,$4,$first,${indexed#* },${insert#* }" >>"$OUT/restart.csv"
+	say "  $1: $am, $3 rows, $4 distinct: first answer $first ms; first statement with an index ${indexed#* } ms, with a dictionary ${insert#* } ms"
+	discard run
+}
+
+experiment_restart()
+{
+	local am n d
+	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
+	echo "varied,am,rows,distinct,first_answer_ms,first_lookup_ms,first_insert_ms" >"$OUT/restart.csv"
+	d=$((restart_rows / 200))
+	for am in sofort heap; do
+		for n in 8 4 2 1; do
+			restart_run rows $am $((restart_rows / n)) $((d > 10 ? d : 10))
+		done
+		for n in 1000 100 10 4; do
+			restart_run distinct $am "$restart_rows" $((restart_rows / n > 10 ? restart_rows / n : 10))
+		done
+	done
+	{
+		echo "varied,rows,distinct,ms,series"
+		awk -F, 'NR > 1 { print $1 "," $3 "," $4 "," $5 "," $2 ", first answer"; print $1 "," $3 "," $4 "," $5 + $6 "," $2 ", with an index"
+			print $1 "," $3 "," $4 "," $5 + $6 + $7 "," $2 ", with index and dictionary" }' "$OUT/restart.csv" |
+			awk -F, '{ print $1 "," $2 "," $3 "," $4 "," $5 ":" $6 }'
+	} >"$W/restart-plot.csv"
+	{ head -n 1 "$W/restart-plot.csv"; grep '^rows' "$W/restart-plot.csv"; } | plot restart-rows.svg --title "Restart after SIGKILL, dictionary fixed" \
+		--x rows --y ms --series series --points --ylabel "ms from start"
+	{ head -n 1 "$W/restart-plot.csv"; grep '^distinct' "$W/restart-plot.csv"; } | plot restart-distinct.svg --title "Restart after SIGKILL, rows fixed" \
+		--x distinct --y ms --series series --points --ylabel "ms from start"
+}
+
+# ---- the start itself ----
+
+experiment_ready()
+{
+	local n k added lookup best
+	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
+	echo "subscribers,start,added_ms,first_lookup_ms,sum_ms" >"$OUT/ready.csv"
+	for n in "$subscribers" "$small"; do
+		tatp_template sofort "$n"
+		start_copy "tatp-sofort-$n" || return 0
+		for ((k = 1; k <= starts; k++)); do
+			wait_rebuilt
+			"$CLIENT" run "$(conninfo run bench)" tatp "$n" tatp - "$clients" 3 >"$W/raw" &
+			LOADER=$!
+			sleep 2
+			kill9_server run
+			wait $LOADER
+			: >"$W/log/run.log"
+			launch_server run
+			lookup=$("$CLIENT" lookup "$(conninfo run bench)" "SELECT s_id FROM subscriber WHERE s_id = 77" "${SERVER_START[run]}")
+			added=$(sed -nE 's/.*sofort pool ".*" is ready in ([0-9.]+) ms.*/\1/p' "$W/log/run.log" | head -n 1)
+			[ -n "$added" ] && [ -n "$lookup" ] || { cat "$W/log/run.log" >&2; die 1 "the server's log does not say what sofort added"; }
+			echo "$n,$k,$added,${lookup#* },$(calc %.3f "$added + ${lookup#* }")" >>"$OUT/ready.csv"
+			say "  $n subscribers, start $k: sofort added $added ms, first lookup in a fresh backend ${lookup#* } ms"
+		done
+		discard run
+	done
+	best() { awk -F, -v n="$1" 'NR > 1 && $1 == n && (m == "" || $5 < m) { m = $5 } END { print m }' "$OUT/ready.csv"; }
+	verdict "start and first lookup, $subscribers subscribers, ms" "$(best "$subscribers")" "<=" 50
+	verdict "the same, $subscribers / $small subscribers" "$(ratio "$(best "$subscribers")" "$(best "$small")")" "<=" 1.2
+	plot ready.svg --title "What sofort adds to the start, plus the first lookup" --x start --y sum_ms --series subscribers --points \
+		--ylabel ms <"$OUT/ready.csv"
+}
+
+# ---- against heap ----
+
+experiment_heap()
+{
+	local am done=() keep_before=$before keep_after=$after sofort= heap=
+	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
+	before=$checkpoint_age after=$((after < 32 ? after : 32))
+	[ "$before" -ge 3 ] || before=3
+	for am in sofort heap; do
+		tatp_template $am "$heap_subscribers"
+		start_copy "tatp-$am-$heap_subscribers" || continue
+		crash_run against-heap $am tatp "$heap_subscribers" "$mix" -
+		[ $am = heap ] && heap=$RESULT || sofort=$RESULT
+		discard run
+	done
+	[ -z "$sofort" ] || [ -z "$heap" ] || verdict "transactions in the 30 s after SIGKILL, checkpoint $before s old: sofort / heap" \
+		"$(ratio "$(field in_30s "$sofort")" "$(field in_30s "$heap")")" ">=" 2.5
+	picture against-heap "SIGKILL, checkpoint $before s old, $heap_subscribers subscribers"
+	before=$keep_before after=$keep_after
+}
