@@ -13,6 +13,9 @@ TREE_IMPOSSIBLE=77			# exit code of run_in_tree
 # The Debian that has PostgreSQL N
 tree_suite() { case "$1" in 15) echo bookworm ;; 17) echo trixie ;; 18) echo forky ;; esac; }
 
+# Are we in one?
+is_tree() { [ -e /etc/sofort-tree ]; }
+
 # Can PostgreSQL N be installed here, or is it?
 version_is_native()
 {

@@ -101,8 +101,8 @@ SELECT pg_temp.twin('INSERT INTO @q (id, a) VALUES (99, 99)');
 SELECT pg_temp.twin('UPDATE @q SET b = 1000 WHERE id = 1');
 SELECT pg_temp.twin('INSERT INTO @q (id, d) VALUES (100, 40)');
 SELECT pg_temp.twin('INSERT INTO @q (id, e) VALUES (101, 41)');
-SELECT pg_temp.twin('DELETE FROM @p WHERE id = 40');
-SELECT pg_temp.twin('UPDATE @p SET id = 140 WHERE id = 40');
+SELECT pg_temp.twin('DELETE FROM @p WHERE id = 40') ~ '^ERROR 23(503|001)';      -- 001 (restrict violation) since 18
+SELECT pg_temp.twin('UPDATE @p SET id = 140 WHERE id = 40') ~ '^ERROR 23(503|001)';      -- 001 (restrict violation) since 18
 SELECT pg_temp.twin('DELETE FROM @p WHERE id = 41');
 SELECT pg_temp.twin('UPDATE @p SET id = 141 WHERE id = 41');
 SELECT pg_temp.twin('UPDATE @q SET f = NULL WHERE id < 20');
@@ -200,7 +200,6 @@ INSERT INTO s_part VALUES (1, 5) ON CONFLICT (a) DO UPDATE SET b = EXCLUDED.b;
 UPDATE s_part SET a = a + 10 WHERE a = 1;
 UPDATE s_part SET a = 3 WHERE a = 12;
 SELECT tableoid::regclass, * FROM s_part ORDER BY a;
-CREATE UNIQUE INDEX ON s_part1 USING sofort_index (b);
 SELECT * FROM sofort.verify('s_pk');
 SELECT * FROM sofort.verify('s_un');
 SELECT * FROM sofort.verify('s_eq');

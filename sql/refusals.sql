@@ -105,8 +105,6 @@ CREATE TABLE s_heap (i int) USING heap;
 CREATE INDEX ON s_heap USING sofort_index (i);
 CREATE TABLE s_p (i int) PARTITION BY LIST (i);
 CREATE TABLE s_p1 PARTITION OF s_p FOR VALUES IN (1) USING sofort;
-CREATE UNIQUE INDEX ON s_p USING sofort_index (i);
-CREATE UNIQUE INDEX ON s_p1 USING sofort_index (i);
 CREATE INDEX ON s_p USING sofort_index (i);
 CREATE TABLE s_pt (p point) USING sofort;
 CREATE INDEX ON s_pt USING sofort_index (p);

@@ -28,7 +28,7 @@ CREATE TYPE pair AS (a int, b text);
 CREATE TEMP TABLE t_typed OF pair (PRIMARY KEY (a));
 PREPARE make_it AS SELECT 7 AS seven;
 CREATE TEMP TABLE t_execute AS EXECUTE make_it;
-EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) CREATE TEMP TABLE t_explain AS SELECT 8 AS eight;
+EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) CREATE TEMP TABLE t_explain AS SELECT 8 AS eight \g /dev/null
 CREATE FUNCTION made(n int) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE result bigint;
 BEGIN

@@ -1,0 +1,78 @@
+# PostgreSQL's own regression and isolation tests with sofort as the default
+# access method (bash, sourced by check; runs inside a tree, see tree.sh).
+#
+# Names of access methods are made the same on both sides, as are runs of blanks and
+# hyphens (tables are as wide as the longest name); then every test must
+# give what PostgreSQL expects, or exactly the difference that suites/N/KIND
+# accepts, with its reason in suites/N/KIND/accepted.
+
+suite_library()
+{
+	gcc -O1 -fPIC -shared -fwrapv -fno-strict-aliasing -w -DREFINT_VERBOSE \
+		-I"$("$SYSBIN/pg_config" --includedir-server)" -o "$W/suite/lib/$1.so" "$2" >>"$W/log/suites.log" 2>&1 || {
+		cat "$W/log/suites.log" >&2
+		return 1
+	}
+}
+
+prepare_suites()
+{
+	local SUITE_SOURCES=/usr/src/postgresql-$PGVERSION
+	mkdir -p "$W/suite/lib"
+	cp -R "$SUITE_SOURCES/src/test/regress" "$SUITE_SOURCES/src/test/isolation" "$W/suite/" || return 1
+	suite_library regress "$W/suite/regress/regress.c" &&
+		suite_library autoinc "$SUITE_SOURCES/contrib/spi/autoinc.c" &&
+		suite_library refint "$SUITE_SOURCES/contrib/spi/refint.c"
+}
+
+suite_conf()
+{
+	echo "max_prepared_transactions = 10"
+	echo "fsync = off"
+	echo "log_line_prefix = '%m %b[%p] %q%a '"
+	[ "$am" = heap ] && return
+	sofort_settings "suite-$1"
+	echo "default_table_access_method = 'sofort'"
+}
+
+# schedule KIND: names of its tests
+schedule() { awk '$1 == "test:" { for (i = 2; i <= NF; i++) print $i }' "$1"; }
+
+# run_suite KIND PROGRAM [OPTION ...]
+run_suite()
+{
+	local kind=$1 program=$2 out=$W/log/suite-$1 extension=--load-extension=sofort schedule
+	shift 2
+	say "== suite $kind of PostgreSQL $("$PGBIN/postgres" -V | awk '{ print $3 }')"
+	[ "$am" = heap ] && extension=
+	mkdir -p "$out"
+	suite_conf "$kind" >"$W/suite/$kind.conf"
+	schedule=$W/suite/$kind/parallel_schedule
+	[ "$kind" = regress ] || schedule=$W/suite/$kind/isolation_schedule
+	(cd "$W/suite/$kind" && PGOPTIONS='' "$program" --bindir="$PGBIN" --inputdir="$W/suite/$kind" --outputdir="$out" \
+		--dlpath="$W/suite/lib" --temp-instance="$W/suite/$kind-instance" --temp-config="$W/suite/$kind.conf" \
+		--no-locale --encoding=UTF8 --schedule="$schedule" $extension "$@") >"$out/summary" 2>&1
+	grep -E 'TRAP:|PANIC:|terminated by signal' "$out/log/postmaster.log" >"$out/crashes"
+	schedule "$schedule" >"$out/tests"
+	[ $kind = regress ] || printf '%s\n' prepared-transactions prepared-transactions-cic >>"$out/tests"
+	while read -r status name detail; do
+		case "$status" in
+			ok) pass ;;
+			skip) skipped=$((skipped + 1)) ;;
+			*) fail_test "suite $kind $name: $detail" ;;
+		esac
+	done < <(perl "$W/src/scripts/suite_compare.pl" "$W/suite/$kind" "$out" "$W/src/suites/$PGVERSION/$kind" "$am")
+	if [ -s "$out/crashes" ]; then
+		fail_test "suite $kind: the server crashed"
+		head -n 5 "$out/crashes"
+	fi
+	tail -n 1 "$out/compare"
+	rm -rf "$W/suite/$kind-instance"
+}
+
+group_suites()
+{
+	prepare_suites || { fail_test "the suites cannot be prepared"; return; }
+	run_suite regress "$PGREGRESS" --max-concurrent-tests=20
+	run_suite isolation "$PGTEST/isolation/pg_isolation_regress" prepared-transactions prepared-transactions-cic
+}

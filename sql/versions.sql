@@ -1,0 +1,17 @@
+-- What PostgreSQL versions allow differently: versions.out is for 15 and 17,
+-- versions_1.out for 18.
+\pset format unaligned
+\pset tuples_only on
+CREATE SCHEMA reg_versions;
+SET search_path = reg_versions;
+CREATE TABLE s_p (i int, t text) PARTITION BY LIST (i);
+CREATE TABLE s_p1 PARTITION OF s_p FOR VALUES IN (1) USING sofort;
+CREATE UNIQUE INDEX ON s_p USING sofort_index (i);
+CREATE UNIQUE INDEX ON s_p1 USING sofort_index (i);
+CREATE UNIQUE INDEX ON s_p (i);
+INSERT INTO s_p VALUES (1, 'one');
+INSERT INTO s_p VALUES (1, 'two') ON CONFLICT (i) DO UPDATE SET t = EXCLUDED.t RETURNING *;
+INSERT INTO s_p1 VALUES (1, 'three') ON CONFLICT (i) DO NOTHING RETURNING *;
+INSERT INTO s_p VALUES (1, 'four');
+SELECT * FROM s_p;
+SELECT * FROM sofort.verify('s_p1');
