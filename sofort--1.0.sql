@@ -282,7 +282,50 @@ COMMENT ON COLUMN transactions.xid IS 'transaction id';
 COMMENT ON COLUMN transactions.pid IS 'server process, or null';
 COMMENT ON COLUMN transactions.entries IS 'entries of its write set';
 
-GRANT SELECT ON pool, tables, columns, indexes, recovery, transactions TO PUBLIC;
+CREATE FUNCTION workload_info(
+    OUT statement text, OUT command text, OUT relation regclass, OUT index regclass,
+    OUT past_executions float8, OUT executions bigint, OUT cost float8, OUT cost_without float8)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_workload_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 50;
+COMMENT ON FUNCTION workload_info() IS 'kinds of statements and the indexes that they need; see view sofort.workload';
+
+CREATE VIEW workload AS SELECT * FROM @extschema@.workload_info();
+COMMENT ON VIEW workload IS 'what kinds of statements need which sofort indexes, in this database, of tables that the user may read';
+COMMENT ON COLUMN workload.statement IS 'identifies the kind: a statement without its constants';
+COMMENT ON COLUMN workload.command IS 'SELECT, INSERT, UPDATE, DELETE or MERGE';
+COMMENT ON COLUMN workload.relation IS 'table; a kind may have several';
+COMMENT ON COLUMN workload.index IS 'index that a statement of this kind looks up, one row for each; null: none';
+COMMENT ON COLUMN workload.past_executions IS 'executions before the start of the server; those of ten minutes earlier count half';
+COMMENT ON COLUMN workload.executions IS 'executions since the start of the server';
+COMMENT ON COLUMN workload.cost IS 'cost of one execution with all its indexes, as the planner estimates it';
+COMMENT ON COLUMN workload.cost_without IS 'the same if this index were missing';
+
+CREATE FUNCTION recovery_order_info(
+    OUT relation regclass, OUT index regclass, OUT "position" integer, OUT rank float8,
+    OUT benefit float8, OUT rebuild_cost float8, OUT workers integer, OUT rebuilt_as bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'sofort_recovery_order_info'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 50;
+COMMENT ON FUNCTION recovery_order_info() IS 'order in which indexes are rebuilt; see view sofort.recovery_order';
+
+CREATE VIEW recovery_order AS
+    SELECT r.relation, r.index, i.status, r."position", r.rank, r.benefit, r.rebuild_cost,
+           r.workers, r.rebuilt_as
+    FROM @extschema@.recovery_order_info() r
+    CROSS JOIN LATERAL @extschema@.index_info(r.index) i;
+COMMENT ON VIEW recovery_order IS 'sofort indexes of this database and the order in which adaptive recovery rebuilds them, of tables that the user may read';
+COMMENT ON COLUMN recovery_order.relation IS 'table';
+COMMENT ON COLUMN recovery_order.index IS 'index';
+COMMENT ON COLUMN recovery_order.status IS 'see sofort.indexes';
+COMMENT ON COLUMN recovery_order."position" IS 'place in the order of those that are left, as adaptive recovery would choose now; null: not one of them';
+COMMENT ON COLUMN recovery_order.rank IS 'benefit less rebuild_cost, when those before it are there; not above 0: it does not pay, and is rebuilt in idle time';
+COMMENT ON COLUMN recovery_order.benefit IS 'what it saves 100,000 statements of the workload before and since the start, in the planner''s units';
+COMMENT ON COLUMN recovery_order.rebuild_cost IS 'cost of rebuilding what is missing, in the planner''s units';
+COMMENT ON COLUMN recovery_order.workers IS 'processes that work on it now';
+COMMENT ON COLUMN recovery_order.rebuilt_as IS 'the how manieth index it was that background workers have completed since the start; null: it was not completed by one';
+
+GRANT SELECT ON pool, tables, columns, indexes, recovery, recovery_order, transactions, workload TO PUBLIC;
 
 -- ---------------------------------------------------------------------------
 -- Checks and administration

@@ -59,4 +59,20 @@ RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_rebuild' LANGUAGE C STRICT;
 COMMENT ON FUNCTION rebuild(regclass, integer) IS
     'one step of the rebuild of an index: up to that many segments, 0 for all';
 
+CREATE FUNCTION rank(structures text[], statements text[], alpha float8,
+                     dependent boolean DEFAULT true, "limit" integer DEFAULT 1000,
+                     OUT "position" integer, OUT structure text, OUT benefit float8, OUT rank float8)
+RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_rank' LANGUAGE C STRICT;
+COMMENT ON FUNCTION rank(text[], text[], float8, boolean, integer) IS
+    'ranks structures ("name rebuild flags") for statements ("past restart names costs")';
+
+CREATE FUNCTION workload_saves()
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_workload_saves' LANGUAGE C STRICT;
+COMMENT ON FUNCTION workload_saves() IS
+    'how often statistics of the workload were copied to the pool; two more: all that was counted before is there';
+
+CREATE FUNCTION workload_records()
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_workload_records' LANGUAGE C STRICT;
+COMMENT ON FUNCTION workload_records() IS 'kinds of statements that are known, in all databases';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

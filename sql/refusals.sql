@@ -61,7 +61,6 @@ PREPARE TRANSACTION 's';
 SELECT * FROM s_x;
 -- recovery modes and placements
 SET sofort.recovery_mode = instant;
-ALTER SYSTEM SET sofort.recovery_mode = 'adaptive';
 ALTER SYSTEM SET sofort.recovery_mode = 'no such mode';
 SET sofort.index_placement = pmem;
 SET sofort.index_placement = hybrid;

@@ -9,6 +9,7 @@
 
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -216,6 +217,7 @@ exec_executor_start(QueryDesc *desc, int eflags)
 		if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		{
 			sequences_note_plan(desc);
+			statement_started(desc->plannedstmt);
 			plan_started(desc, eflags);
 		}
 	}
@@ -234,6 +236,8 @@ exec_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub
 
 	if (access == OAT_FUNCTION_EXECUTE)
 		sequences_function(object_id);
+	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0)
+		statement_relation_dropped(object_id);
 	else if (access == OAT_POST_CREATE && class_id == DatabaseRelationId)
 		refuse_template_check();
 }
@@ -245,20 +249,24 @@ exec_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			sequences_pre_commit();
+			statement_pre_commit();
 			break;
 		case XACT_EVENT_COMMIT:
 			sequences_forget();
+			statement_end_of_xact(true);
 			if (OidIsValid(dropped_database))
 			{
 				Oid			db = dropped_database;
 
 				dropped_database = InvalidOid;
 				store_drop_database(db);
+				workload_forget_database(db);
 			}
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			sequences_forget();
+			statement_end_of_xact(false);
 			refuse_template_end();
 			dropped_database = InvalidOid;
 			break;
@@ -291,6 +299,7 @@ exec_init(void)
 	ExecutorStart_hook = exec_executor_start;
 	next_object_access = object_access_hook;
 	object_access_hook = exec_object_access;
+	statement_init();
 	RegisterXactCallback(exec_xact_callback, NULL);
 	CacheRegisterSyscacheCallback(AMNAME, access_methods_changed, (Datum) 0);
 }

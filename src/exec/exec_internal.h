@@ -10,7 +10,9 @@
 
 #include "executor/execdesc.h"
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "sofort/exec/exec.h"
+#include "sofort/store/workload.h"
 #include "tcop/utility.h"
 
 #define TABLE_AM_NAME	"sofort"
@@ -94,6 +96,28 @@ extern bool direct_start(QueryDesc *query, int eflags);
 
 /* A node of a plan that was started; in the query's memory context. */
 extern void needed_columns(PlanState *node);
+
+/* ---- statement.c ---- */
+
+/* Installs the planner hook. */
+extern void statement_init(void);
+
+/* A plan is about to be executed. */
+extern void statement_started(const PlannedStmt *plan);
+
+/* An index or table is dropped, if the transaction commits. */
+extern void statement_relation_dropped(Oid relid);
+extern void statement_pre_commit(void);
+extern void statement_end_of_xact(bool commit);
+
+/* ---- what_if.c ---- */
+
+/*
+ * Fills command, structures, tables and costs of a kind.  The query is not
+ * changed.  Errors: those of planning.
+ */
+extern void what_if_describe(const Query *query, const char *text, int options,
+							 ParamListInfo params, WorkloadKind *kind);
 
 /* ---- sequences.c ---- */
 

@@ -10,6 +10,7 @@
 
 #include "access/amapi.h"
 #include "access/genam.h"
+#include "nodes/pathnodes.h"
 #include "sofort/indexam/keys.h"
 #include "sofort/indexam/registry.h"
 
@@ -22,6 +23,11 @@ extern int	am_fillfactor(Relation index);
 
 /* 0A000 for tables that sofort_index cannot serve */
 extern void am_check_table(Relation heap);
+
+/* ---- cost.c ---- */
+
+/* What the part of the index that is not there adds to one scan of it */
+extern void cost_add_missing_part(IndexOptInfo *info, Cost *startup, Cost *total);
 
 /* ---- options.c ---- */
 extern void options_init(void);

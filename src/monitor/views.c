@@ -151,8 +151,8 @@ sofort_pool_info(PG_FUNCTION_ARGS)
 
 /* ---- tables, columns, indexes ---- */
 
-static bool
-may_see_relation(Oid relid)
+bool
+monitor_may_see_relation(Oid relid)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
@@ -167,7 +167,7 @@ open_visible_table(Oid relid)
 	if (rel == NULL)
 		return NULL;
 	if ((rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW) &&
-		rel->rd_rel->relam == exec_table_am_oid() && may_see_relation(relid))
+		rel->rd_rel->relam == exec_table_am_oid() && monitor_may_see_relation(relid))
 		return rel;
 	relation_close(rel, AccessShareLock);
 	return NULL;
@@ -254,7 +254,7 @@ open_visible_index(Oid relid)
 	if (rel == NULL)
 		return NULL;
 	if (rel->rd_rel->relkind == RELKIND_INDEX && rel->rd_rel->relam == exec_index_am_oid() &&
-		may_see_relation(rel->rd_index->indrelid))
+		monitor_may_see_relation(rel->rd_index->indrelid))
 		return rel;
 	relation_close(rel, AccessShareLock);
 	return NULL;

@@ -16,6 +16,7 @@
 #include "postmaster/interrupt.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
+#include "sofort/store/workload.h"
 #include "sofort/txn/txn.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -98,6 +99,7 @@ database_exists(Oid db_oid)
 				(errmsg("dropping the sofort tables of database %u, which does not exist any more",
 						db_oid)));
 		store_drop_database(db_oid);
+		workload_forget_database(db_oid);
 	}
 	CommitTransactionCommand();
 	return exists;
@@ -280,12 +282,20 @@ note_end(void)
 	LWLockRelease(&Recovery->lock);
 }
 
+/* What was counted in the last second of an orderly shutdown */
+static void
+save_workload(int code, Datum arg)
+{
+	(void) workload_save(NULL);
+}
+
 static void
 launch(Datum arg)
 {
 	bool		waiting;
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	before_shmem_exit(save_workload, (Datum) 0);
 
 	/* (no pool: a new start of the server is needed anyway) */
 	if (pool_status() == POOL_READY)
@@ -302,6 +312,7 @@ launch(Datum arg)
 		reap_workers();
 		waiting = start_workers();
 		note_end();
+		waiting |= workload_save(MyLatch);
 		pgstat_report_activity(STATE_IDLE, NULL);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (waiting ? WL_TIMEOUT : 0),

@@ -13,6 +13,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/recovery/rank.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
@@ -24,6 +25,10 @@
 
 int			sofort_recovery_workers = 2;
 int			sofort_recovery_mode = RECOVERY_SYNCHRONOUS;
+double		sofort_recovery_alpha = 0.99;
+int			sofort_recovery_benefit = RANK_DEPENDENT;
+
+RecoveryChooser recovery_choose = recovery_choose_default;
 
 RecoveryShared *Recovery = NULL;
 
@@ -34,22 +39,18 @@ static const struct config_enum_entry recovery_mode_options[] = {
 	{NULL, 0, false}
 };
 
-static bool
-check_recovery_mode(int *value, void **extra, GucSource source)
-{
-	if (*value != RECOVERY_ADAPTIVE)
-		return true;
-	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
-	GUC_check_errmsg("sofort.recovery_mode \"%s\" is not supported in this version of sofort",
-					 "adaptive");
-	GUC_check_errhint("Use \"synchronous\" or \"instant\".");
-	return false;
-}
+static const struct config_enum_entry recovery_benefit_options[] = {
+	{"dependent", RANK_DEPENDENT, false},
+	{"independent", RANK_INDEPENDENT, false},
+	{NULL, 0, false}
+};
 
 static void
 assign_recovery_mode(int value, void *extra)
 {
 	indexam_use_partial = value != RECOVERY_SYNCHRONOUS;
+	recovery_choose = value == RECOVERY_ADAPTIVE ? recovery_choose_adaptive :
+		recovery_choose_default;
 }
 
 void
@@ -66,11 +67,12 @@ recovery_register_workers(void)
 	DefineCustomEnumVariable("sofort.recovery_mode",
 							 "How queries and the rebuilding of indexes go together after a start.",
 							 "synchronous: who needs an index helps to rebuild it, and waits; "
-							 "instant: it is used as far as it is there, and the table for the rest.",
+							 "instant: it is used as far as it is there, and the table for the rest; "
+							 "adaptive: the same, and those that the workload needs most are rebuilt first.",
 							 &sofort_recovery_mode,
 							 RECOVERY_SYNCHRONOUS,
 							 recovery_mode_options,
-							 PGC_SIGHUP, 0, check_recovery_mode, assign_recovery_mode, NULL);
+							 PGC_SIGHUP, 0, NULL, assign_recovery_mode, NULL);
 
 	DefineCustomIntVariable("sofort.rebuild_segment",
 							"Blocks of a table that are one step of rebuilding an index.",
@@ -78,6 +80,21 @@ recovery_register_workers(void)
 							&indexam_segment_blocks,
 							256, 1, 256,
 							PGC_SIGHUP, GUC_NOT_IN_SAMPLE | GUC_NO_SHOW_ALL, NULL, NULL, NULL);
+
+	DefineCustomRealVariable("sofort.recovery_alpha",
+							 "How long the workload before the start determines the order of rebuilding.",
+							 "Its weight is this to the power of the number of statements executed since the start.",
+							 &sofort_recovery_alpha,
+							 0.99, 0, 1,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("sofort.recovery_benefit",
+							 "What the benefit of an index is compared with.",
+							 "dependent: with the indexes that are available; "
+							 "independent: with those that survived the restart.",
+							 &sofort_recovery_benefit,
+							 RANK_DEPENDENT,
+							 recovery_benefit_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	/*
 	 * The launcher stays, idle, when its work is done: a worker that has
@@ -136,6 +153,37 @@ recovery_show_index(int slot, Oid index)
 {
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->slots[slot].index = index;
+	LWLockRelease(&Recovery->lock);
+}
+
+uint64
+recovery_rebuilt_as(Oid index)
+{
+	uint64		n;
+	uint64		found = 0;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	n = Recovery->indexes_rebuilt;
+	for (uint64 i = n; i > 0 && i + RECOVERY_REMEMBERED > n && found == 0; i--)
+	{
+		const RecoveryDone *done = &Recovery->done[i % RECOVERY_REMEMBERED];
+
+		if (done->index == index && done->db_oid == MyDatabaseId)
+			found = i;
+	}
+	LWLockRelease(&Recovery->lock);
+	return found;
+}
+
+void
+recovery_note_rebuilt(Oid index)
+{
+	RecoveryDone *done;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	done = &Recovery->done[++Recovery->indexes_rebuilt % RECOVERY_REMEMBERED];
+	done->index = index;
+	done->db_oid = MyDatabaseId;
 	LWLockRelease(&Recovery->lock);
 }
 

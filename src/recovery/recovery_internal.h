@@ -23,6 +23,15 @@ typedef struct RecoverySlot
 	bool		finished;		/* found nothing more to do in its database */
 } RecoverySlot;
 
+/* The indexes that workers have rebuilt, in this order; older ones are forgotten */
+#define RECOVERY_REMEMBERED		1024
+
+typedef struct RecoveryDone
+{
+	Oid			db_oid;
+	Oid			index;
+} RecoveryDone;
+
 typedef struct RecoveryShared
 {
 	LWLock		lock;
@@ -33,15 +42,29 @@ typedef struct RecoveryShared
 	TimestampTz started;		/* the first worker was started */
 	TimestampTz finished;		/* all databases were done */
 	RecoverySlot slots[RECOVERY_MAX_WORKERS];
+	RecoveryDone done[RECOVERY_REMEMBERED]; /* place: indexes_rebuilt, modulo */
 } RecoveryShared;
 
 extern RecoveryShared *Recovery;
+
+/* This worker has completed an index of its database. */
+extern void recovery_note_rebuilt(Oid index);
+
+/* The how manieth index it was that a worker completed; 0: none did. */
+extern uint64 recovery_rebuilt_as(Oid index);
 
 /* Must nobody of us be in this database now?  Takes the lock. */
 extern bool recovery_must_stay_away(Oid db_oid);
 
 /* What the worker in this slot does now. */
 extern void recovery_show_index(int slot, Oid index);
+
+/* ---- idle.c ---- */
+
+/* Could this process work now without taking a processor from anybody? */
+extern bool recovery_processor_is_idle(void);
+
+/* ---- recovery.c ---- */
 
 /*
  * SIGTERM in launcher and workers: cancels what runs, and recovery_main() ends

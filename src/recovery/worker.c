@@ -28,6 +28,7 @@
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -66,15 +67,13 @@ take_slot(int slot, uint32 serial)
 	return db_oid;
 }
 
-RecoveryChooser recovery_choose = recovery_choose_default;
-
 /* Indexes for which this worker got an error, in TopMemoryContext */
 static List *failed = NIL;
 
 /* Segments in one step: some ten milliseconds */
 #define STEP_SEGMENTS	2
 
-/* "nice" of workers, where queries need not wait for them */
+/* "nice" of workers in mode instant: it cannot be taken back */
 #define WORKER_NICENESS	10
 
 /* While others have all that is left */
@@ -97,6 +96,8 @@ describe(Form_pg_class form, RecoveryStructure *structure)
 	memset(structure, 0, sizeof(*structure));
 	structure->index = form->oid;
 	structure->table = index->rd_index->indrelid;
+	structure->ready = strcmp(stats.state, "ready") == 0;
+	structure->persistent = strcmp(stats.placement, "dram") != 0;
 	structure->failed = list_member_oid(failed, form->oid);
 	structure->partial = strcmp(stats.state, "partial") == 0;
 	structure->busy = strcmp(stats.state, "building") == 0 ||
@@ -107,13 +108,13 @@ describe(Form_pg_class form, RecoveryStructure *structure)
 	structure->segments_done = stats.segments_done;
 	structure->workers = stats.workers;
 	structure->waiters = stats.waiters;
+	structure->rebuilt_as = recovery_rebuilt_as(form->oid);
 	relation_close(index, AccessShareLock);
-	return strcmp(stats.state, "ready") != 0;
+	return true;
 }
 
-/* The indexes of this database that are not ready; in a transaction */
-static int
-find_structures(RecoveryStructure **structures)
+int
+recovery_find_structures(RecoveryStructure **structures)
 {
 	Relation	pg_class;
 	TableScanDesc scan;
@@ -144,26 +145,6 @@ find_structures(RecoveryStructure **structures)
 	return n;
 }
 
-int
-recovery_choose_default(const RecoveryStructure *structures, int n, int *segments)
-{
-	int			best = -1;
-
-	for (int i = 0; i < n; i++)
-	{
-		const RecoveryStructure *s = &structures[i];
-		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
-
-		if (s->failed || s->busy)
-			continue;
-		if (b == NULL || s->waiters > b->waiters ||
-			(s->waiters == b->waiters &&
-			 s->segments - s->segments_done < b->segments - b->segments_done))
-			best = i;
-	}
-	return best;
-}
-
 typedef enum StepResult
 {
 	STEP_NOTHING_LEFT,
@@ -171,26 +152,18 @@ typedef enum StepResult
 	STEP_DONE
 } StepResult;
 
-static void
-count_rebuilt(void)
-{
-	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
-	Recovery->indexes_rebuilt++;
-	LWLockRelease(&Recovery->lock);
-}
-
 /* In a transaction.  *index: the one worked on, for the handling of errors. */
 static StepResult
 work(volatile Oid *index)
 {
 	RecoveryStructure *structures;
-	int			n = find_structures(&structures);
+	int			n = recovery_find_structures(&structures);
 	int			segments = STEP_SEGMENTS;
 	int			choice;
 	int			hopeful = 0;
 
 	for (int i = 0; i < n; i++)
-		if (!structures[i].failed)
+		if (!structures[i].ready && !structures[i].failed)
 			hopeful++;
 	if (hopeful == 0)
 		return STEP_NOTHING_LEFT;
@@ -203,7 +176,10 @@ work(volatile Oid *index)
 	switch (sofort_index_rebuild(*index, segments))
 	{
 		case REBUILD_FINISHED:
-			count_rebuilt();
+			recovery_note_rebuilt(*index);
+
+			/* plans were made with the costs of an incomplete index */
+			CacheInvalidateRelcacheByRelid(structures[choice].table);
 			return STEP_DONE;
 		case REBUILD_BUSY:
 			return STEP_IDLE;
@@ -257,11 +233,14 @@ step(void)
 	return result;
 }
 
-/* Queries first, where they can do without us. */
+/*
+ * Mode instant: queries first, where they can do without us.  Adaptive recovery
+ * begins with all that it can get, and stops when what is left does not pay.
+ */
 static void
 set_priority(void)
 {
-	if (sofort_recovery_mode != RECOVERY_SYNCHRONOUS &&
+	if (sofort_recovery_mode == RECOVERY_INSTANT &&
 		setpriority(PRIO_PROCESS, 0, WORKER_NICENESS) != 0)
 		ereport(DEBUG1, (errmsg("could not lower the priority of a sofort recovery worker: %m")));
 }

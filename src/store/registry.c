@@ -15,6 +15,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
+#include "sofort/store/workload.h"
 #include "storage/shmem.h"
 
 #define REGISTRY_BUCKETS	8192
@@ -37,7 +38,7 @@ LWLockPadded *StoreLocks = NULL;
 Size
 store_shmem_size(void)
 {
-	return MAXALIGN(sizeof(StoreRegistry));
+	return add_size(MAXALIGN(sizeof(StoreRegistry)), workload_shmem_size());
 }
 
 int
@@ -169,12 +170,13 @@ store_startup(void)
 	bool		found;
 	uint64		i;
 
-	Registry = ShmemInitStruct("sofort store registry", store_shmem_size(), &found);
+	Registry = ShmemInitStruct("sofort store registry", sizeof(StoreRegistry), &found);
 	StoreLocks = GetNamedLWLockTranche("sofort_store");
 	memset(Registry, 0, sizeof(StoreRegistry));
 	pg_atomic_init_u64(&Registry->version, 1);
 	pg_atomic_init_u64(&Registry->horizon, 0);
 	txn_register_store_ops(&StoreOps);
+	workload_startup();
 	if (pool_status() != POOL_READY)
 		return;
 

@@ -78,4 +78,13 @@
 	((constr)->has_generated_stored || (constr)->has_generated_virtual)
 #endif
 
+/* Columns that a plan's target gets new values for (UPDATE) */
+#if PG_VERSION_NUM < 160000
+#define compat_updated_columns(plan, rte) ((rte)->updatedCols)
+#else
+#define compat_updated_columns(plan, rte) \
+	((rte)->perminfoindex == 0 ? NULL : \
+	 getRTEPermissionInfo((plan)->permInfos, rte)->updatedCols)
+#endif
+
 #endif							/* SOFORT_COMPAT_DDL_H */

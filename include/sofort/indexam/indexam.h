@@ -65,6 +65,32 @@ typedef enum IndexamRebuild
  */
 extern IndexamRebuild sofort_index_rebuild(Oid index_oid, int max_segments);
 
+/* ---- planning ---- */
+
+/*
+ * What the planner is to believe in this process until it is told otherwise;
+ * indexes that survive a restart are always there.  For questions of the kind
+ * "what would this statement cost without that index?"; the list is not copied.
+ */
+typedef enum IndexamAssumption
+{
+	INDEXAM_AS_IT_IS,
+	INDEXAM_ALL_BUT,			/* all are complete, those of the list are not there */
+	INDEXAM_NONE_BUT			/* those of the list alone are complete */
+} IndexamAssumption;
+
+extern void indexam_assume(IndexamAssumption assumption, const Oid *indexes, int n);
+
+/* Does this index have to be rebuilt after a restart?  False if it is not ours. */
+extern bool indexam_is_volatile(Oid index_oid);
+
+/* Cost of finding rows in a table of this size without an index, in the
+ * planner's units: what an index that is not there adds to each of its scans. */
+extern double indexam_cost_without(double pages, double rows);
+
+/* Cost of rebuilding an index of such a table, in the same units */
+extern double indexam_cost_rebuild(double pages, double rows);
+
 /* ---- views and checks ---- */
 
 typedef struct IndexamStats

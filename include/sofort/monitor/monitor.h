@@ -21,4 +21,8 @@
 extern void monitor_verify_index(Relation rel, StoreDesc *store, Relation index,
 								 StoreReport report, void *arg);
 
+/* May the current user see how this relation is stored and used?  He may if he
+ * may SELECT from it or read all statistics. */
+extern bool monitor_may_see_relation(Oid relid);
+
 #endif							/* SOFORT_MONITOR_MONITOR_H */

@@ -160,6 +160,7 @@ typedef struct PoolSuperblock
 	PmVector	stores;			/* of PMPtr to StoreHeader; 0 = free entry */
 	PmVector	intents;		/* of AllocIntents, two per process */
 	PmVector	tcbs;			/* of Tcb */
+	PmVector	workload;		/* of WorkloadRecord */
 } PoolSuperblock;
 
 /*
@@ -404,6 +405,38 @@ typedef struct DictionaryHeader
 	PmVector	values;
 } DictionaryHeader;
 
+/* ------------------------------------------------------------------------
+ * Usage of structures
+ * ------------------------------------------------------------------------
+ */
+
+#define WORKLOAD_STRUCTURES		4	/* per kind of statement */
+#define WORKLOAD_SUBSETS		(1 << WORKLOAD_STRUCTURES)
+
+/*
+ * A kind of statement, and how often it was executed.  "valid" is 0 while
+ * anything from fingerprint on is written; executions and as_of change alone,
+ * and any mixture of old and new ones will do.
+ *	 valid: bits  0..31  CRC-32C of all fields from fingerprint on
+ *			bits 32..63  WORKLOAD_VALID; the whole word is 0 in a free record
+ */
+#define WORKLOAD_VALID			UINT64CONST(0x574f524b)	/* WORK */
+
+typedef struct WorkloadRecord
+{
+	uint64		valid;
+	double		executions;		/* fading with age; as they were at as_of */
+	int64		as_of;			/* TimestampTz */
+	uint64		fingerprint;
+	Oid			db_oid;
+	uint32		command;		/* CmdType */
+	Oid			structures[WORKLOAD_STRUCTURES];	/* indexes; InvalidOid: none */
+	Oid			tables[WORKLOAD_STRUCTURES];	/* theirs */
+	double		cost[WORKLOAD_SUBSETS]; /* of one execution, by the set of
+										 * structures that are there */
+	uint64		pad[7];
+} WorkloadRecord;
+
 StaticAssertDecl(sizeof(ExtentHeader) == 64, "on-media size");
 StaticAssertDecl(sizeof(PoolIdentity) == 48, "on-media size");
 StaticAssertDecl(sizeof(PmVector) == 256, "on-media size");
@@ -421,5 +454,7 @@ StaticAssertDecl(sizeof(BlockHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(RowWords) == 16, "on-media size");
 StaticAssertDecl(sizeof(RunHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 256, "on-media size");
+StaticAssertDecl(offsetof(WorkloadRecord, fingerprint) == 24, "the CRC begins here");
+StaticAssertDecl(sizeof(WorkloadRecord) == 4 * PM_LINE, "on-media size");
 
 #endif							/* SOFORT_PMEM_LAYOUT_H */

@@ -20,15 +20,18 @@ typedef enum RecoveryMode
 	RECOVERY_ADAPTIVE
 } RecoveryMode;
 
-/* sofort.recovery_workers (PGC_SIGHUP), sofort.recovery_mode (PGC_SIGHUP) */
+/* Settings, all PGC_SIGHUP: sofort.recovery_workers, _mode (RecoveryMode), _alpha,
+ * _benefit (RankBenefit) */
 extern int	sofort_recovery_workers;
 extern int	sofort_recovery_mode;
+extern double sofort_recovery_alpha;
+extern int	sofort_recovery_benefit;
 
 #define RECOVERY_MAX_WORKERS 32
 
 /*
  * From _PG_init, only while shared_preload_libraries are loaded: defines the
- * two GUCs and registers the launcher.
+ * GUCs and registers the launcher.
  */
 extern void recovery_register_workers(void);
 
@@ -60,11 +63,13 @@ extern const char *recovery_mode_name(void);
 
 /* ---- which structure comes next ---- */
 
-/* An index of this database that is not ready. */
+/* An index of this database */
 typedef struct RecoveryStructure
 {
 	Oid			index;
 	Oid			table;
+	bool		ready;			/* nothing is to be done */
+	bool		persistent;		/* it survives a restart */
 	bool		failed;			/* this worker tried, and got an error */
 	bool		busy;			/* others have claimed all that is left of it */
 	bool		partial;		/* it can be worked on in steps */
@@ -72,19 +77,38 @@ typedef struct RecoveryStructure
 	uint32		segments_done;
 	int			workers;		/* processes that work on it now */
 	int			waiters;		/* processes that wait for it now */
+
+	/* filled by recovery_rank() */
+	double		rebuild_cost;	/* of what is missing, in the planner's units */
+	double		benefit;		/* for RANK_HORIZON statements */
+	double		rank;
+	int			position;		/* in the order; 0: not ranked */
+
+	uint64		rebuilt_as;		/* the how manieth that a worker completed; 0: none */
 } RecoveryStructure;
+
+/* All sofort indexes of this database, palloc'd; in a transaction. */
+extern int	recovery_find_structures(RecoveryStructure **structures);
+
+/* Ranks the best "limit" of those on which something can be done (rank.h).
+ * Returns how many. */
+extern int	recovery_rank(RecoveryStructure *structures, int n, int limit);
 
 /*
  * Called by a worker before each step: which one shall it work on (its number),
- * or -1: on none now; it asks again in a moment.  Never one that has failed or is
- * busy.  *segments: how many at most in this step; preset.  In a transaction
+ * or -1: on none now; it asks again in a moment.  Never one that is ready, has failed
+ * or is busy.  *segments: how many at most in this step; preset.  In a transaction
  * with a snapshot.
  */
-typedef int (*RecoveryChooser) (const RecoveryStructure *structures, int n, int *segments);
+typedef int (*RecoveryChooser) (RecoveryStructure *structures, int n, int *segments);
 
 /* The one that is waited for; else the one that is furthest; else the smallest. */
-extern int	recovery_choose_default(const RecoveryStructure *structures, int n, int *segments);
+extern int	recovery_choose_default(RecoveryStructure *structures, int n, int *segments);
 
+/* The one with the highest rank; one that does not pay only in idle time. */
+extern int	recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments);
+
+/* That of the recovery mode */
 extern RecoveryChooser recovery_choose;
 
 /* Entry points of the background workers (looked up by name). */

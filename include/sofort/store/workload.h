@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * workload.h
+ *	  Which structures the statements use, how often, and what they would cost
+ *	  without them: statistics for the order of recovery.
+ *
+ * A kind of statement is a query without its constants, in one database.  The
+ * planner integration describes kinds; the executor integration counts.  Counts
+ * are made in shared memory, one cell per process and kind, and collected by
+ * whoever reads them and once a second by the recovery launcher, which copies
+ * them to the pool.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_STORE_WORKLOAD_H
+#define SOFORT_STORE_WORKLOAD_H
+
+#include "sofort/pmem/layout.h"
+#include "storage/latch.h"
+
+/* Kinds that are known at a time; a new one replaces the least used. */
+#define WORKLOAD_KINDS			1024
+
+typedef struct WorkloadKind
+{
+	uint64		fingerprint;
+	Oid			db_oid;
+	uint32		command;		/* CmdType */
+	int			nstructures;
+	Oid			structures[WORKLOAD_STRUCTURES];
+	Oid			tables[WORKLOAD_STRUCTURES];	/* theirs; one if there are none */
+	double		cost[WORKLOAD_SUBSETS]; /* bit k: structure k is there */
+} WorkloadKind;
+
+/* Names a kind until another one takes its place; 0: none. */
+typedef uint32 WorkloadHandle;
+
+extern Size workload_shmem_size(void);
+
+/* From store_startup(): reads what the pool knows. */
+extern void workload_startup(void);
+
+/* Can anything be counted?  False without a pool. */
+extern bool workload_enabled(void);
+
+/*
+ * The kind with this fingerprint in the current database, or 0.  *stale: it was
+ * described long ago (a minute), so describe it again.
+ */
+extern WorkloadHandle workload_find(uint64 fingerprint, bool *stale);
+
+/* A new description; counts of an old one stay. */
+extern WorkloadHandle workload_describe(const WorkloadKind *kind);
+
+/* One more execution.  Costs an addition in a line of this process's own. */
+extern void workload_count(WorkloadHandle handle);
+
+/* Dropped: kinds go with a table, and do without an index.  Tables first. */
+extern void workload_forget_table(Oid relid);
+extern void workload_forget_structure(Oid relid);
+extern void workload_forget_database(Oid db_oid);
+
+/* What is known now.  past: before the start, weighted by age; restart: since. */
+typedef struct WorkloadUsage
+{
+	WorkloadKind kind;
+	double		past;
+	uint64		restart;
+} WorkloadUsage;
+
+/* All kinds of a database (InvalidOid: of all), palloc'd; *n of them. */
+extern WorkloadUsage *workload_snapshot(Oid db_oid, int *n);
+
+/*
+ * The launcher's part: copy what has changed to the pool.  Latch: set when
+ * there is something to do again.  Returns whether anything was counted since
+ * the last call; if not, wait for the latch.  Errors: none (a full pool is
+ * logged once, and statistics are not kept beyond this life).
+ */
+extern bool workload_save(Latch *latch);
+
+/* How often that was done since the start, for tests. */
+extern uint64 workload_saves(void);
+
+#endif							/* SOFORT_STORE_WORKLOAD_H */

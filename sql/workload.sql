@@ -1,0 +1,125 @@
+-- sofort.workload: which kinds of statements need which indexes.
+CREATE SCHEMA workload_test;
+SET search_path = workload_test;
+CREATE TABLE item (id int PRIMARY KEY, place int, code text UNIQUE, note text) USING sofort;
+CREATE INDEX item_place ON item USING sofort_index (place);
+CREATE INDEX item_note ON item USING btree (note);
+-- (a load)
+DO $$ BEGIN
+  INSERT INTO item SELECT i, i / 10, 'c' || i, 'n' || i FROM generate_series(1, 10000) i;
+END $$;
+ANALYZE item;
+
+CREATE VIEW usage AS
+    SELECT command, relation, index, executions, cost < cost_without AS pays
+    FROM sofort.workload
+    WHERE relation::text IN ('item', 'part', 'parent', 'child') AND executions > 0
+    ORDER BY command, executions, relation::text, index::text, cost < cost_without;
+TABLE usage;
+
+-- constants, parameters and the length of lists make no difference
+SELECT place FROM item WHERE id = 1;
+SELECT place FROM item WHERE id = 2;
+PREPARE by_id(int) AS SELECT place FROM item WHERE id = $1;
+EXECUTE by_id(3);
+EXECUTE by_id(4);
+SELECT count(*) FROM item WHERE place IN (1, 2);
+SELECT count(*) FROM item WHERE place IN (1, 2, 3);
+-- another kind: other column, other connective, other order
+SELECT count(*) FROM item WHERE id = 5 AND place = 0;
+SELECT count(*) FROM item WHERE id = 5 OR place = 0;
+-- planned, not executed
+EXPLAIN (COSTS OFF) SELECT note FROM item WHERE code = 'c7';
+-- a btree survives a restart: not of interest
+SELECT id FROM item WHERE note = 'n8';
+-- whatever the session thinks of index scans
+SET enable_indexscan = off;
+SET enable_bitmapscan = off;
+SET enable_seqscan = off;
+SELECT id FROM item WHERE code = 'c9';
+RESET enable_indexscan;
+RESET enable_bitmapscan;
+RESET enable_seqscan;
+TABLE usage;
+
+-- writing: unique indexes are looked up, others are not
+INSERT INTO item VALUES (-1, 0, 'x1', NULL);
+INSERT INTO item VALUES (-2, 0, 'x2', NULL), (-3, 0, 'x3', NULL);
+INSERT INTO item VALUES (-2, 0, 'x2', NULL), (-4, 0, 'x4', NULL) ON CONFLICT DO NOTHING;
+UPDATE item SET place = -1 WHERE id = -1;
+UPDATE item SET code = 'y1' WHERE id = -1;
+DELETE FROM item WHERE place = -1;
+SELECT * FROM usage WHERE command <> 'SELECT';
+
+-- functions, foreign keys, partitions, joins
+CREATE TABLE parent (id int PRIMARY KEY) USING sofort;
+CREATE TABLE child (id int, parent int REFERENCES parent) USING sofort;
+INSERT INTO parent SELECT generate_series(1, 1000);
+INSERT INTO child SELECT i, i FROM generate_series(1, 5) i;
+CREATE TABLE part (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10000) USING sofort;
+INSERT INTO part SELECT i, i FROM generate_series(1, 5000) i;
+CREATE FUNCTION place_of(which int) RETURNS int LANGUAGE plpgsql STABLE AS
+  'DECLARE result int; BEGIN SELECT place INTO result FROM item WHERE id = which AND note IS NOT NULL; RETURN result; END';
+SELECT sum(place_of(i)) FROM generate_series(1, 20) i;
+SELECT sum(item.place) FROM child JOIN item USING (id);
+SELECT * FROM usage WHERE relation::text = 'parent' AND command = 'SELECT';
+SELECT command, relation, index, executions FROM usage WHERE executions = 20 AND command = 'SELECT';
+
+-- two indexes that serve the same lookup: with either the other saves nothing
+CREATE TABLE twice (id int, v int) USING sofort;
+CREATE INDEX twice_1 ON twice USING sofort_index (id);
+CREATE INDEX twice_2 ON twice USING sofort_index (id);
+INSERT INTO twice SELECT i, i FROM generate_series(1, 5000) i;
+ANALYZE twice;
+SELECT v FROM twice WHERE id = 5;
+SELECT index, cost < cost_without AS pays FROM sofort.workload
+WHERE relation = 'twice'::regclass AND command = 'SELECT' ORDER BY index::text;
+
+-- what is dropped is forgotten; what is rolled back is not
+BEGIN;
+DROP INDEX twice_2;
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+DROP INDEX twice_2;
+ROLLBACK TO s;
+COMMIT;
+SELECT count(*) FROM sofort.workload WHERE relation = 'twice'::regclass AND command = 'SELECT';
+DROP INDEX twice_2;
+SELECT index, executions, cost < cost_without AS pays FROM sofort.workload
+WHERE relation = 'twice'::regclass AND command = 'SELECT' ORDER BY index::text;
+SELECT count(*) AS kinds FROM sofort.workload \gset
+DROP TABLE twice;
+SELECT :kinds - count(*) AS fewer FROM sofort.workload;
+SELECT count(*) FROM sofort.workload WHERE relation::text ~ '^[0-9]';
+REINDEX INDEX item_place;
+REINDEX INDEX CONCURRENTLY item_place;
+SELECT count(*) FROM usage WHERE index::text = 'item_place';
+DELETE FROM item WHERE place = -1;
+SELECT * FROM usage WHERE index::text = 'item_place';
+
+-- who sees what
+CREATE ROLE workload_reader;
+GRANT USAGE ON SCHEMA workload_test, sofort TO workload_reader;
+SELECT count(*) FROM item;
+SELECT DISTINCT relation FROM sofort.workload WHERE relation = 'item'::regclass AND index IS NULL;
+SET ROLE workload_reader;
+SELECT count(*) FROM sofort.workload WHERE relation::text LIKE 'workload_test%';
+SELECT count(*) FROM sofort.recovery_order WHERE relation::text LIKE 'workload_test%';
+RESET ROLE;
+GRANT SELECT ON item TO workload_reader;
+SET ROLE workload_reader;
+SELECT DISTINCT relation FROM sofort.workload WHERE relation = 'workload_test.item'::regclass;
+SELECT relation, index, status, "position", workers FROM sofort.recovery_order
+WHERE relation = 'workload_test.item'::regclass ORDER BY index::text;
+RESET ROLE;
+GRANT pg_read_all_stats TO workload_reader;
+SET ROLE workload_reader;
+SELECT count(DISTINCT relation) > 1 AS several FROM sofort.workload;
+RESET ROLE;
+
+SET client_min_messages = warning;
+DROP SCHEMA workload_test CASCADE;
+REVOKE USAGE ON SCHEMA sofort FROM workload_reader;
+DROP ROLE workload_reader;

@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * cost.c
+ *	  What the planner is told about indexes that are not complete.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/pmem/pool.h"
+#include "storage/lockdefs.h"
+
+#include "am_internal.h"
+#include "partial.h"
+
+/* What the planner shall believe; see indexam_assume() */
+static IndexamAssumption assumption = INDEXAM_AS_IT_IS;
+static const Oid *assumed = NULL;
+static int	nassumed = 0;
+
+void
+indexam_assume(IndexamAssumption what, const Oid *indexes, int n)
+{
+	assumption = what;
+	assumed = indexes;
+	nassumed = n;
+}
+
+bool
+indexam_is_volatile(Oid index_oid)
+{
+	Relation	index = try_relation_open(index_oid, AccessShareLock);
+	bool		result = false;
+
+	if (index == NULL)
+		return false;
+	if (index->rd_rel->relkind == RELKIND_INDEX && am_is_ours(index))
+	{
+		IndexamStats stats;
+
+		indexam_stats(index, &stats);
+		result = strcmp(stats.placement, "dram") == 0;
+	}
+	relation_close(index, AccessShareLock);
+	return result;
+}
+
+double
+indexam_cost_without(double pages, double rows)
+{
+	return pages * seq_page_cost + rows * cpu_tuple_cost;
+}
+
+double
+indexam_cost_rebuild(double pages, double rows)
+{
+	rows = Max(rows, 1);
+	return pages * seq_page_cost + rows * (cpu_tuple_cost + cpu_index_tuple_cost) +
+		rows * log2(rows + 1) * 2 * cpu_operator_cost;
+}
+
+static bool
+is_in_list(Oid index_oid)
+{
+	for (int i = 0; i < nassumed; i++)
+		if (assumed[i] == index_oid)
+			return true;
+	return false;
+}
+
+/* Between 0 and 1: how much of an index is searched as an index now */
+static double
+rebuilt_part(Oid index_oid)
+{
+	Relation	index = index_open(index_oid, NoLock);
+	IndexamStats stats;
+	double		result = 0;
+
+	indexam_stats(index, &stats);
+	if (strcmp(stats.state, "ready") == 0 || stats.merging || !partial_is_possible(index))
+		result = 1;				/* or will be before it is used */
+	else if (stats.segments > 0)
+		result = (double) stats.segments_done / stats.segments;
+	index_close(index, NoLock);
+	return result;
+}
+
+static double
+complete_part(const IndexOptInfo *info)
+{
+	if (info->hypothetical)
+		return 1;
+	if (assumption != INDEXAM_AS_IT_IS)
+		return !indexam_is_volatile(info->indexoid) ||
+			is_in_list(info->indexoid) == (assumption == INDEXAM_NONE_BUT) ? 1 : 0;
+
+	/* who needs an index that cannot be used yet waits until it can */
+	return indexam_use_partial && pool_status() == POOL_READY ? rebuilt_part(info->indexoid) : 1;
+}
+
+void
+cost_add_missing_part(IndexOptInfo *info, Cost *startup, Cost *total)
+{
+	double		missing = 1 - complete_part(info);
+
+	if (missing > 0)
+	{
+		double		cost = missing * indexam_cost_without(info->rel->pages, info->rel->tuples);
+
+		*startup += cost;
+		*total += cost;
+	}
+}

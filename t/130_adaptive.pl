@@ -1,0 +1,173 @@
+# Adaptive recovery: what the workload needs is rebuilt first, in the order that
+# the statistics of before the crash and since the start give; statistics
+# survive crashes at any moment, and go with what they are about.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use SofortNode;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $node = SofortNode->new('adaptive');
+$node->init(conf => [
+	'autovacuum = off', 'sofort.recovery_mode = adaptive', 'sofort.recovery_workers = 0',
+	'sofort.recovery_alpha = 0.9' ]);
+$node->start;
+
+sub sql { return $node->safe_psql($_[1] || 'postgres', $_[0]); }
+
+# n executions of a lookup in one column. LIMIT (SELECT 0): it counts, but the
+# index is not needed yet.
+sub lookups
+{
+	my ($n, $table, $column, $db) = @_;
+	my $limit = $_[4] ? 'LIMIT (SELECT 0)' : '';
+	my $text = join("\n", map { "SELECT count(*) FROM (SELECT 1 FROM $table WHERE $column = $_ $limit) x;" } 1 .. $n);
+	sql($text, $db);
+	return;
+}
+
+# All that was counted is in the pool. (The launcher sleeps when there is
+# nothing to save; one more statement, which needs no index, wakes it up.)
+sub saved
+{
+	my $before = sql('SELECT sofort_test.workload_saves()');
+	sql('SELECT count(*) FROM bell');
+	ok($node->wait_until("SELECT sofort_test.workload_saves() >= $before + 2"), 'statistics were saved');
+	return;
+}
+
+sub workers
+{
+	sql("ALTER SYSTEM SET sofort.recovery_workers = $_[0]");
+	sql('SELECT pg_reload_conf()');
+	return;
+}
+
+sub rebuilt
+{
+	my ($n, $db) = @_;
+	my $until = time() + 60;
+	usleep(10_000)
+	  while (time() < $until && sql('SELECT count(rebuilt_as) FROM sofort.recovery_order', $db) < $n);
+	return sql(q{SELECT string_agg(index::text, ' ' ORDER BY rebuilt_as) FROM sofort.recovery_order}, $db);
+}
+
+sub planned
+{
+	return sql(q{SELECT string_agg(index::text, ' ' ORDER BY position) FROM sofort.recovery_order WHERE rank > 0});
+}
+
+# Four columns with equal indexes, so that the workload alone makes the order.
+my $define = join(';',
+	'CREATE TABLE t (a int, b int, c int, d int) USING sofort',
+	'INSERT INTO t SELECT i, i, i, i FROM generate_series(1, 5000) i',
+	(map { "CREATE INDEX i_$_ ON t USING sofort_index ($_)" } qw(a b c d)), 'ANALYZE t');
+sql('CREATE TABLE bell () USING sofort');
+sql($define);
+
+lookups(30, 't', 'c');
+lookups(20, 't', 'a');
+lookups(5, 't', 'd');
+saved();
+$node->kill9;
+$node->start;
+
+is(sql(q{SELECT string_agg(index || ' ' || round(past_executions) || ' ' || executions, ', ' ORDER BY past_executions DESC)
+		 FROM sofort.workload WHERE command = 'SELECT' AND index IS NOT NULL}),
+	'i_c 30 0, i_a 20 0, i_d 5 0', 'statistics survive SIGKILL');
+is(planned(), 'i_c i_a i_d', 'the order follows the workload before the crash');
+is(sql(q{SELECT count(*) FROM sofort.recovery_order WHERE status = 'ready'}), 0, 'nothing is rebuilt yet');
+workers(1);
+is(rebuilt(4), 'i_c i_a i_d i_b', 'indexes are rebuilt in that order, the unused one last');
+is(planned(), '', 'nothing is left to do');
+
+# The workload changes while nothing is rebuilt yet.
+workers(0);
+lookups(10, 't', 'b');
+saved();
+$node->kill9;
+$node->start;
+is(planned(), 'i_c i_a i_b i_d', 'both lives before count');
+lookups(1, 't', 'd', undef, 1);
+is(planned(), 'i_c i_a i_d i_b', 'after one other statement');
+lookups(20, 't', 'd', undef, 1);
+is(planned(), 'i_d i_c i_a i_b', 'after many');
+workers(1);
+is(rebuilt(4), 'i_d i_c i_a i_b', 'the order has changed with the workload');
+
+# The same with alpha 1: the past alone decides.
+workers(0);
+saved();
+$node->append_conf('postgresql.conf', 'sofort.recovery_alpha = 1');
+$node->kill9;
+$node->start;
+my $past = planned();
+lookups(50, 't', 'b', undef, 1);
+is(planned(), $past, 'with alpha 1 nothing changes');
+$node->append_conf('postgresql.conf', 'sofort.recovery_alpha = 0.9');
+sql('SELECT pg_reload_conf()');
+ok($node->wait_until(q{SELECT index = 'i_b'::regclass FROM sofort.recovery_order WHERE position = 1}), 'until it is set');
+is(sql('SELECT count(*) FROM t WHERE a = 7 AND b = 7 AND c = 7 AND d = 7'), 1, 'queries work meanwhile');
+
+# An index that serves the same lookups as one that is there has no benefit.
+sql('CREATE TABLE u (a int, b int) USING sofort;
+	INSERT INTO u SELECT i, i FROM generate_series(1, 5000) i;
+	CREATE INDEX u_1 ON u USING sofort_index (a); CREATE INDEX u_2 ON u USING sofort_index (a);
+	ANALYZE u');
+lookups(200, 'u', 'a');
+saved();
+$node->kill9;
+$node->start;
+like(planned(), qr/^u_[12] (?!.*u_)/, 'one of two equal indexes');
+$node->append_conf('postgresql.conf', 'sofort.recovery_benefit = independent');
+sql('SELECT pg_reload_conf()');
+ok($node->wait_until(q{SELECT count(*) = 2 FROM sofort.recovery_order WHERE position <= 2 AND relation = 'u'::regclass}),
+	'both, if benefits are independent');
+
+# A kill while a record is written costs that record at most.
+foreach my $point ('workload-invalid', 'workload-filled')
+{
+	sql("SELECT sofort_test.arm('$point', 'kill', 1)");
+	$node->psql('postgres', "SELECT a FROM t WHERE b = 1 AND c = 1 AND length('$point') > 0 AND a "
+		  . ($point =~ /filled/ ? '>' : '<') . ' 0', on_error_die => 0);
+	ok($node->reap, "killed at $point");
+	$node->start;
+	is(sql(q{SELECT count(*) > 2 FROM sofort.workload WHERE command = 'SELECT' AND past_executions > 0.1}),
+		't', "$point: the other records are there");
+	is($node->verify_problems, '', "$point: nothing is damaged");
+}
+
+# An orderly stop saves what was counted in its last second, a crash of one
+# backend what was saved.
+sql('SELECT count(*) FROM t x WHERE x.a = 1 AND x.b = 2 AND x.c = 3 AND x.d = 4');
+my $kinds = sql('SELECT count(DISTINCT statement) FROM sofort.workload');
+$node->restart;
+is(sql('SELECT count(DISTINCT statement) FROM sofort.workload'), $kinds, 'an orderly stop loses nothing');
+my $life = $node->life;
+$node->psql('postgres', "SELECT sofort_test.arm('txn-activated', 'kill_backend'); INSERT INTO t VALUES (0, 0, 0, 0)");
+ok($node->wait_new_life($life), 'one backend crashed');
+is(sql(q{SELECT count(DISTINCT statement) >= 5 FROM sofort.workload}), 't', 'the statistics are there');
+
+# Dropped things, in this database and another; what was dropped stays away.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+sql('CREATE EXTENSION sofort', 'other');
+sql($define, 'other');
+lookups(5, 't', 'a', 'other');
+is(sql(q{SELECT count(*) FROM sofort.workload WHERE command = 'SELECT'}, 'other'), 1, 'each database has its own');
+sql('DROP DATABASE other');
+sql('DROP INDEX u_1');
+sql('DROP TABLE t');
+saved();
+$node->kill9;
+$node->start;
+is(sql(q{SELECT count(*) FROM sofort.workload WHERE relation::text NOT IN ('u', 'bell')}), 0, 'statistics of dropped tables are gone');
+is(sql(q{SELECT string_agg(DISTINCT index::text, ' ') FROM sofort.workload}), 'u_2', 'and those of a dropped index');
+is(sql(q{SELECT sofort_test.workload_records()}), sql('SELECT count(DISTINCT statement) FROM sofort.workload'),
+	'also in other databases');
+is($node->verify_problems, '', 'pool and tables agree');
+$node->stop;
+
+done_testing();
