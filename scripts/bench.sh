@@ -88,8 +88,7 @@ template()
 	"$1" "load-$name" "${@:2}" || die 1 "loading '$name' failed"
 	psql "load-$name" postgres -c "CHECKPOINT"
 	stop_server "load-$name"
-	mkdir -p "$dir"
-	mv "$W/load-$name" "$dir/data"
+	mkdir -p "$dir" && mv "$W/load-$name" "$dir/data" || die 1 "cannot write to $dir"
 	[ "$am" != sofort ] || mv_pool "$SOFORT_POOL_DIR/load-$name.pool" "$dir/pool"
 	template_version >"$dir/version"
 	say "  $name loaded in $(calc %.0f "($(now_us) - $started) / 1e6") s"
@@ -98,7 +97,7 @@ template()
 # Across file systems: the file has holes, 1 TB long.
 mv_pool()
 {
-	cp --sparse=always "$1" "$2" && rm -f "$1" "$1.lock"
+	cp --sparse=always "$1" "$2" && rm -f "$1" "$1.lock" || die 1 "cannot copy the pool"
 }
 
 # clone NAME CLUSTER [SETTING ...]: a copy of a template, not started

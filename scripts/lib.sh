@@ -155,6 +155,14 @@ choose_pool_dir()
 	chmod 755 "$SOFORT_POOL_DIR"
 }
 
+# keep_directory DIR: what enter_workspace's second run shall find and may write to
+keep_directory()
+{
+	[ -n "$1" ] && [ -z "${SOFORT_INSIDE:-}" ] || return 0
+	mkdir -p "$1" || die 2 "cannot create $1"
+	[ "$(id -u)" != 0 ] || chown postgres: "$1" || die 2 "cannot give $1 to postgres"
+}
+
 # enter_workspace SCRIPT [ARGUMENT ...]; SCRIPT is relative to the top.
 enter_workspace()
 {

@@ -101,23 +101,25 @@ emulated()
 	echo "sofort.scm_write_latency = $(($1 - dram_latency))"
 }
 
-# start_copy TEMPLATE SETTING ...: the cluster "run" on a copy of the template.
+COPY=run
+
+# start_copy TEMPLATE SETTING ...: the cluster $COPY (usually "run") on a copy of the template.
 # False: the server refuses the settings (said already).
 start_copy()
 {
 	local template=$1 s
 	shift
-	clone "$template" run "$@"
-	if [ -e "$SOFORT_POOL_DIR/run.pool" ]; then
-		for s in "${settings[@]}"; do echo "$s"; done >>"$W/run/postgresql.conf"
+	clone "$template" "$COPY" "$@"
+	if [ -e "$SOFORT_POOL_DIR/$COPY.pool" ]; then
+		for s in "${settings[@]}"; do echo "$s"; done >>"$W/$COPY/postgresql.conf"
 		[ $engine = 0 ] || printf '%s\n' "shared_preload_libraries = 'sofort, sofort_bench'" \
-			"sofort_bench.resume = '$W/engine-run'" >>"$W/run/postgresql.conf"
-		emulated "$latency" >>"$W/run/postgresql.conf"
+			"sofort_bench.resume = '$W/engine-run'" >>"$W/$COPY/postgresql.conf"
+		emulated "$latency" >>"$W/$COPY/postgresql.conf"
 	fi
-	rm -f "$W/log/run.log" "$W/engine-run"
-	launch_server run
-	if ! "$WITNESS" answer "$(conninfo run template1)" "SELECT 1" "${SERVER_START[run]}" "${SERVER_PID[run]}" 120 >/dev/null 2>&1; then
-		tail -n 10 "$W/log/run.log" >&2
+	rm -f "$W/log/$COPY.log" "$W/engine-run"
+	launch_server "$COPY"
+	if ! "$WITNESS" answer "$(conninfo "$COPY" template1)" "SELECT 1" "${SERVER_START[$COPY]}" "${SERVER_PID[$COPY]}" 120 >/dev/null 2>&1; then
+		tail -n 10 "$W/log/$COPY.log" >&2
 		die 1 "the server does not start"
 	fi
 	in_force "$@" "${settings[@]}"
@@ -128,13 +130,13 @@ start_copy()
 in_force()
 {
 	local s name value
-	[ -e "$SOFORT_POOL_DIR/run.pool" ] || return 0
+	[ -e "$SOFORT_POOL_DIR/$COPY.pool" ] || return 0
 	for s in "$@"; do
 		case "$s" in sofort.*) ;; *) continue ;; esac
 		name=$(sed -E 's/ *=.*//' <<<"$s")
 		value=$(sed -E "s/^[^=]*= *'?([^']*)'?.*/\\1/" <<<"$s")
-		[ "$(psql run postgres -c "SHOW $name" 2>&1)" = "$value" ] && continue
-		refused "$s ($(grep -m1 -E 'WARNING: .*sofort|not supported' "$W/log/run.log" | sed 's/.*WARNING: *//'))"
+		[ "$(psql "$COPY" postgres -c "SHOW $name" 2>&1)" = "$value" ] && continue
+		refused "$s ($(grep -m1 -E 'WARNING: .*sofort|not supported' "$W/log/$COPY.log" | sed 's/.*WARNING: *//'))"
 		return 1
 	done
 }
@@ -144,16 +146,16 @@ place()
 {
 	local i
 	for i in "$@"; do
-		accepts run bench "ALTER INDEX $i SET (placement = $persistent)" "placement $persistent" || return 1
-		[ "$(psql run bench -c "SELECT placement FROM sofort.indexes WHERE index = '$i'::regclass")" = "$persistent" ] ||
-			psql run bench -c "REINDEX INDEX $i" || die 1 "REINDEX"
+		accepts "$COPY" bench "ALTER INDEX $i SET (placement = $persistent)" "placement $persistent" || return 1
+		[ "$(psql "$COPY" bench -c "SELECT placement FROM sofort.indexes WHERE index = '$i'::regclass")" = "$persistent" ] ||
+			psql "$COPY" bench -c "REINDEX INDEX $i" || die 1 "REINDEX"
 	done
 }
 
-# wait_rebuilt: nothing is left to do for the server before the load begins
+# wait_rebuilt CLUSTER: nothing is left to do for the server before the load begins
 wait_rebuilt()
 {
-	"$CLIENT" progress "$(conninfo run bench)" "$PROGRESS" 600 >/dev/null
+	"$CLIENT" progress "$(conninfo "$1" bench)" "$PROGRESS" 600 >/dev/null
 }
 
 # The load in the background: lines of client.c in $W/raw when $LOADER has ended
@@ -200,7 +202,7 @@ finish_load()
 crash_run()
 {
 	local experiment=$1 label=$2 load=$3 size=$4 load_mix=$5 after_mix=$6 window=${7:-} progress= killed f
-	[ ! -e "$SOFORT_POOL_DIR/run.pool" ] || { progress=$PROGRESS; wait_rebuilt; }
+	[ ! -e "$SOFORT_POOL_DIR/run.pool" ] || { progress=$PROGRESS; wait_rebuilt run; }
 	psql run postgres -c "CHECKPOINT"
 	start_load "$load" "$size" "$load_mix" "$after_mix" $((before + after)) "$progress"
 	sleep "$before"
@@ -259,7 +261,8 @@ verdict()
 	[ "$2" != - ] || { say "  $1: nothing to compare with"; return; }
 	awk "BEGIN { exit !($2 $3 $4) }" && v=met
 	say "  $1: $2 (aims at $3 $4: $v)"
-	echo "$1,$2,$3 $4,$v" >>"$OUT/recovery-targets.csv"
+	[ -s "$OUT/recovery-targets.csv" ] || echo "measure,value,target,verdict" >"$OUT/recovery-targets.csv"
+	echo "\"$1\",$2,$3 $4,$v" >>"$OUT/recovery-targets.csv"
 }
 
 # ---- C15: placement against recovery ----
@@ -302,6 +305,43 @@ experiment_fig8()
 		{ head -n 1 "$OUT/fig8.csv"; grep "^$r: " "$OUT/fig8.csv"; } | plot "fig8$r.svg" --title "$(sed -n "s/^\\($r: [^,]*\\),.*/\\1/p" "$OUT/fig8.csv" | head -n 1)" \
 			--x t --y transactions_per_s --xlabel "seconds from T0" --ylabel "transactions/s" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0
 	done
+}
+
+# Throughput without a crash, both placements alternating on two servers
+experiment_placement()
+{
+	local r side sequence tps
+	[ $engine = 0 ] || { say "  bench/engine/run measures that inside the server"; return 0; }
+	tatp_template sofort "$subscribers"
+	COPY=dram
+	start_copy "tatp-sofort-$subscribers" || { discard dram; COPY=run; return 0; }
+	COPY=$persistent
+	if ! { start_copy "tatp-sofort-$subscribers" && place $order; }; then
+		discard dram
+		discard "$persistent"
+		COPY=run
+		return 0
+	fi
+	COPY=run
+	wait_rebuilt dram
+	wait_rebuilt "$persistent"
+	echo "placement,round,transactions_per_s" >"$OUT/placement.csv"
+	for ((r = 0; r <= rounds; r++)); do
+		sequence="dram $persistent"
+		[ $((r % 2)) = 1 ] || sequence="$persistent dram"
+		for side in $sequence; do
+			"$CLIENT" run "$(conninfo "$side" bench)" tatp "$subscribers" "$mix" - "$clients" "$before" >"$W/raw" || die 1 "the load failed"
+			tps=$(awk -F, '$1 == "bin" { if (++n > 50) s += $4 } END { printf "%.0f", s / (n - 51) * 100 }' "$W/raw")
+			say "  $side round $r: $tps transactions/s"
+			[ $r = 0 ] || echo "$side,$r,$tps" >>"$OUT/placement.csv"
+		done
+	done
+	verdict "throughput, all $persistent / all dram, at $latency ns" "$(ratio \
+		"$(awk -F, -v s="$persistent" '$1 == s { print $3 }' "$OUT/placement.csv" | median)" \
+		"$(awk -F, '$1 == "dram" { print $3 }' "$OUT/placement.csv" | median)")" ">=" 0.95
+	plot placement.svg --title "TATP from outside, $latency ns" --x round --y transactions_per_s --series placement --points <"$OUT/placement.csv"
+	discard dram
+	discard "$persistent"
 }
 
 # Throughput and recovery area (fig9) and response times (fig10) against the share
@@ -389,7 +429,7 @@ experiment_resources()
 		again "$window"
 		sync=$RESULT
 		for n in 1 2 4; do
-			mode_run "resources-$l" "adaptive, $n workers" "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_workers = $n" &&
+			mode_run "resources-$l" "adaptive with $n workers" "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_workers = $n" &&
 				say "  in the window against synchronous: $(compare_in_window "$RESULT" "$sync")"
 		done
 		picture "resources-$l" "Recovery resources, $l, $clients clients"
@@ -494,7 +534,7 @@ experiment_ready()
 		tatp_template sofort "$n"
 		start_copy "tatp-sofort-$n" || return 0
 		for ((k = 1; k <= starts; k++)); do
-			wait_rebuilt
+			wait_rebuilt run
 			"$CLIENT" run "$(conninfo run bench)" tatp "$n" tatp - "$clients" 3 >"$W/raw" &
 			LOADER=$!
 			sleep 2
