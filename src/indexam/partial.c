@@ -229,6 +229,7 @@ read_block(SegmentBuild *build, BlockNumber block)
 
 	epoch_enter();
 	n = store_wanted_roots(build->store, block, build->horizon, build->partial->before, index);
+	SOFORT_STOP("index-build-version");
 	if (store_chains_differ(build->store))
 		read_chains(build, block, index, n);
 	else if (n > 0)

@@ -187,62 +187,110 @@ order_of_bytes(const uint8 *bytes, int n, uint8 fill)
 	return key;
 }
 
-#define ORDER_LOOP(expression) \
+/* Values of c->values[i] as far as they fit the high half of an order key */
+#define EACH_ORDER(body) \
+	switch ((KeyKind) column->kind) \
+	{ \
+		case KEY_INT2: \
+			EACH_ROW((uint64) ((uint16) DatumGetInt16(v) ^ 0x8000) << 48, body) \
+			break; \
+		case KEY_INT4: \
+			EACH_ROW((uint64) ((uint32) DatumGetInt32(v) ^ 0x80000000) << 32, body) \
+			break; \
+		case KEY_INT8: \
+			EACH_ROW((uint64) v ^ SIGN64, body) \
+			break; \
+		case KEY_UINT4: \
+			EACH_ROW((uint64) (uint32) v << 32, body) \
+			break; \
+		default: \
+			EACH_ROW((uint64) v, body) \
+			break; \
+	}
+
+#define EACH_ROW(expression, body) \
 	for (i = 0; i < n; i++) \
 	{ \
 		Datum		v = c->values[i]; \
+		uint64		order = (expression) ^ inverted; \
 \
-		c->order[i].hi = (expression); \
-		c->order[i].lo = 0; \
+		body \
 	}
+
+static bool
+is_integer(const KeyColumn *column)
+{
+	return column->kind == KEY_INT2 || column->kind == KEY_INT4 || column->kind == KEY_INT8 ||
+		column->kind == KEY_UINT4 || column->kind == KEY_UINT8;
+}
+
+/* What DESC inverts */
+static uint64
+inversion(const KeyColumn *column)
+{
+	if (!column->desc)
+		return 0;
+	return column->width == 8 ? PG_UINT64_MAX : ~(PG_UINT64_MAX >> (8 * column->width));
+}
+
+/* A short text as keys_encode_column() would begin it */
+static OrderKey
+order_of_text(const KeyColumn *column, const char *value)
+{
+	int			room = column->width - 1;
+	int			len = VARSIZE_1B(value) - VARHDRSZ_SHORT;
+	uint8		bytes[ORDER_BYTES] = {0};
+	OrderKey	key;
+
+	memcpy(bytes, VARDATA_1B(value), Min(Min(len, room), ORDER_BYTES));
+	if (room < ORDER_BYTES)
+		bytes[room] = len <= room ? len : 0xff;
+	memcpy(&key.hi, bytes, 8);
+	memcpy(&key.lo, bytes + 8, 8);
+	key.hi = pg_ntoh64(key.hi);
+	key.lo = pg_ntoh64(key.lo);
+	return key;
+}
 
 /* c->values as order keys, where they are values */
 static void
-order_values(Collector *c, int n)
+order_any(Collector *c, int n)
 {
 	const KeyColumn *column = &c->keys->format.columns[0];
+	bool		is_text = column->kind == KEY_TEXT && !column->desc;
+	uint8		bytes[TREE_MAX_KEY];
 	int			i;
 
-	switch ((KeyKind) column->kind)
+	for (i = 0; i < n; i++)
 	{
-		case KEY_INT2:
-			ORDER_LOOP((uint64) ((uint16) DatumGetInt16(v) ^ 0x8000) << 48);
-			break;
-		case KEY_INT4:
-			ORDER_LOOP((uint64) ((uint32) DatumGetInt32(v) ^ 0x80000000) << 32);
-			break;
-		case KEY_INT8:
-			ORDER_LOOP((uint64) v ^ SIGN64);
-			break;
-		case KEY_UINT4:
-			ORDER_LOOP((uint64) (uint32) v << 32);
-			break;
-		case KEY_UINT8:
-			ORDER_LOOP((uint64) v);
-			break;
-		default:
-			{
-				uint8		bytes[TREE_MAX_KEY];
+		const char *value = DatumGetPointer(c->values[i]);
 
-				/* (inverted already if DESC) */
-				for (i = 0; i < n; i++)
-				{
-					if (c->states[i] != STORE_VALUE)
-						continue;
-					(void) keys_encode_column(column, c->values[i], bytes);
-					c->order[i] = order_of_bytes(bytes, column->width, 0);
-				}
-				return;
-			}
+		if (c->states[i] != STORE_VALUE)
+			continue;
+		if (is_text && VARATT_IS_1B(value) && !VARATT_IS_1B_E(value))
+			c->order[i] = order_of_text(column, value);
+		else
+		{
+			/* (inverted already if DESC) */
+			(void) keys_encode_column(column, c->values[i], bytes);
+			c->order[i] = order_of_bytes(bytes, column->width, 0);
+		}
 	}
-	if (column->desc)
+}
+
+static void
+order_leading(Collector *c, int n)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+	uint64		inverted = inversion(column);
+	int			i;
+
+	if (!is_integer(column))
 	{
-		uint64		mask = column->width == 8 ? PG_UINT64_MAX :
-		~(PG_UINT64_MAX >> (8 * column->width));
-
-		for (i = 0; i < n; i++)
-			c->order[i].hi ^= mask;
+		order_any(c, n);
+		return;
 	}
+	EACH_ORDER(c->order[i].hi = order; c->order[i].lo = 0;);
 }
 
 /* Flag byte and order of one bound; false: it says nothing */
@@ -303,31 +351,58 @@ zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
 		zone->max = max;
 }
 
-/* Leading column of a block: how many rows; order keys are set */
 static int
-read_leading(Collector *c, BlockNumber block)
+read_leading(Collector *c, BlockNumber block, bool *all_values)
 {
 	int			n = store_read_column(c->store, block, c->atts[0], c->values, c->states);
+	uint8		any = 0;
+	int			i;
 
-	order_values(c, n);
+	for (i = 0; i < n; i++)
+		any |= c->states[i];
+	*all_values = any == STORE_VALUE;
 	return n;
+}
+
+/* Smallest and largest of values that are all integers */
+static void
+zone_of_integers(Collector *c, ZoneBlock *zone, int n)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+	uint64		inverted = inversion(column);
+	uint64		min = PG_UINT64_MAX;
+	uint64		max = 0;
+	int			i;
+
+	EACH_ORDER(min = Min(min, order); max = Max(max, order););
+	zone->min.hi = min;
+	zone->min.lo = 0;
+	zone->max.hi = max;
+	zone->max.lo = 0;
 }
 
 static void
 make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
 {
 	ZoneBlock  *zone = &zones->blocks[i];
-	int			n = read_leading(c, block);
+	bool		all_values;
+	int			n = read_leading(c, block, &all_values);
 	int			k;
 
 	zone->min = order_max;
 	zone->max = order_min;
-	for (k = 0; k < n; k++)
+	if (n > 0 && all_values && is_integer(&c->keys->format.columns[0]))
+		zone_of_integers(c, zone, n);
+	else
 	{
-		if (c->states[k] == STORE_VALUE)
-			zone_add(zone, c->order[k], c->order[k]);
-		else if (c->states[k] == STORE_VALUE_NULL)
-			zones->has_null[i] = zones->any_null = true;
+		order_leading(c, n);
+		for (k = 0; k < n; k++)
+		{
+			if (c->states[k] == STORE_VALUE)
+				zone_add(zone, c->order[k], c->order[k]);
+			else if (c->states[k] == STORE_VALUE_NULL)
+				zones->has_null[i] = zones->any_null = true;
+		}
 	}
 	zone_add(&zones->all, zone->min, zone->max);
 }
@@ -393,20 +468,61 @@ collect_root(Collector *c, BlockNumber block, int index)
 		pfree(keys_entry_tuple(&c->keys->format, entry));
 }
 
+/* All are integers: which are in the range?  Returns how many. */
+static int
+match_integers(Collector *c, int n, uint8 *match)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+	uint64		inverted = inversion(column);
+	uint64		low = c->range.low.hi;
+	uint64		high = c->range.high.hi;
+	int			found = 0;
+	int			i;
+
+	if (!c->range.values)
+		return 0;
+	EACH_ORDER(match[i] = (order >= low) & (order <= high); found += match[i];);
+	return found;
+}
+
+static int
+match_any(Collector *c, int n, uint8 *match)
+{
+	const LeadingRange *range = &c->range;
+	int			found = 0;
+	int			i;
+
+	order_leading(c, n);
+	for (i = 0; i < n; i++)
+	{
+		match[i] = c->states[i] == STORE_VALUE ?
+			(range->values && !order_less(c->order[i], range->low) &&
+			 !order_less(range->high, c->order[i])) :
+			(range->nulls && c->states[i] == STORE_VALUE_NULL);
+		found += match[i];
+	}
+	return found;
+}
+
 static void
 collect_block(Collector *c, BlockNumber block)
 {
-	const LeadingRange *range = &c->range;
-	int			n = read_leading(c, block);
+	uint8		match[SOFORT_BLOCK_ROWS];
+	bool		all_values;
+	int			n = read_leading(c, block, &all_values);
+	int			found;
 	int			i;
 
-	for (i = 0; i < n && !c->set->overflow; i++)
+	if (all_values && is_integer(&c->keys->format.columns[0]))
+		found = match_integers(c, n, match);
+	else
+		found = match_any(c, n, match);
+	for (i = 0; found > 0 && !c->set->overflow; i++)
 	{
-		if (c->states[i] == STORE_VALUE ?
-			(range->values && !order_less(c->order[i], range->low) &&
-			 !order_less(range->high, c->order[i])) :
-			(range->nulls && c->states[i] == STORE_VALUE_NULL))
-			collect_root(c, block, i);
+		if (!match[i])
+			continue;
+		found--;
+		collect_root(c, block, i);
 	}
 }
 
@@ -468,14 +584,16 @@ collect_old(Collector *c)
 {
 	uint32		i;
 
+	/* not all processes make the zones of the same segment at the same time */
 	for (i = 0; i < c->partial->nsegments && !c->set->overflow; i++)
 	{
-		PartialSegment *segment = &c->partial->segments[i];
+		uint32		number = (MyProcPid + i) % c->partial->nsegments;
+		PartialSegment *segment = &c->partial->segments[number];
 
 		if (segment_is_done(segment))
 			collect_run(c, segment->run);
 		else
-			collect_from_table(c, i);
+			collect_from_table(c, number);
 	}
 }
 

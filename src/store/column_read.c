@@ -5,8 +5,8 @@
  *
  * Indexed columns are minipages (arrays within a block), so that reading one
  * touches nothing else: fixed-length values are delivered for free rows, too,
- * because the words that tell lie in another line for each row.  What could not
- * be read safely there (varlenas, pointers) is read for rows in use only.
+ * because the words that tell lie in another line for each row; short texts in
+ * the row as well, if they look like one.  Pointers are followed for rows in use only.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +53,13 @@ drop_free_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
 	for (i = 0; i < n; i++, p += plan->record_stride)
 		if (WORD_TAG(word_read(&((const RowWords *) p)->begin)) == WORD_TAG_EMPTY)
 			state[i] = STORE_NO_ROW;
+}
+
+/* What lies in a row that was never filled may not be taken for a value. */
+static inline bool
+is_inline_value(const char *p, int width)
+{
+	return VARATT_IS_1B(p) && !VARATT_IS_1B_E(p) && VARSIZE_1B(p) <= width;
 }
 
 #define FILL(type, expression) \
@@ -120,7 +127,12 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 			break;
 		case ATTR_IN_PLACE:
 			for (i = 0; i < n; i++, p += stride)
+			{
 				values[i] = PointerGetDatum(p);
+				if (attr->attlen == -1 && !is_inline_value(p, attr->width) &&
+					state[i] == STORE_VALUE)
+					state[i] = STORE_NO_ROW;
+			}
 			break;
 		case ATTR_POINTER:
 			for (i = 0; i < n; i++, p += stride)
@@ -156,8 +168,7 @@ store_read_column(StoreDesc *store, BlockNumber number, int att, Datum *values, 
 		return n;
 	}
 	fill_nulls(plan, a, (const char *) block, n, state);
-	if (a->kind == ATTR_POINTER ||
-		(a->kind == ATTR_IN_PLACE && plan->reader->attr[att].attlen < 0))
+	if (a->kind == ATTR_POINTER)
 		drop_free_rows(plan, (const char *) block, n, state);
 	fill_values(a, &plan->reader->attr[att], (const char *) block + a->offset, n, values, state);
 	return n;

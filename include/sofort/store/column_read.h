@@ -24,8 +24,8 @@ typedef enum StoreValueState
  * Attribute att (0-based) of all rows of a block, whoever may see them, as they
  * lie there: no chain is followed.  values and state have SOFORT_BLOCK_ROWS
  * elements.  Returns how many were filled; 0 if the block has no storage.  Values of
- * rows that are free may be reported as STORE_VALUE, with any contents, if the
- * type is of fixed length.
+ * rows that are free may be reported as STORE_VALUE, with any contents that the
+ * type's functions can read.
  */
 extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum *values,
 							  uint8 *state);

@@ -1,0 +1,297 @@
+# Recovery mode instant: sessions meet at indexes whose rebuild is held at a stop
+# point. Segments are of one block, and no worker runs, so that each test says
+# itself how far the rebuild is.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use SofortNode;
+use Test::More;
+
+plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
+
+my $node = SofortNode->new('races');
+$node->init(conf => [
+	'autovacuum = off', 'sofort.recovery_workers = 0', 'sofort.recovery_mode = instant',
+	'sofort.rebuild_segment = 1', "deadlock_timeout = '100ms'",
+]);
+$node->start;
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# A session that stays open: say() sends, finish() ends it and returns its output.
+sub session
+{
+	my ($in, $out, $err) = ('', '', '');
+	my $run = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=terse', '-d', $node->connstr('postgres') ],
+		'<', \$in, '>', \$out, '2>', \$err);
+	return { in => \$in, out => \$out, err => \$err, run => $run };
+}
+
+sub say_to
+{
+	my ($s, $sql) = @_;
+	${ $s->{in} } .= "$sql;\n";
+	$s->{run}->pump_nb;
+	return;
+}
+
+# Until what was said is done
+sub wait_for
+{
+	my ($s) = @_;
+	our $number;
+	my $mark = 'mark' . ++$number;
+	${ $s->{in} } .= "\\echo $mark\n";
+	$s->{run}->pump until ${ $s->{out} } =~ /$mark/ || !$s->{run}->pumpable;
+	return;
+}
+
+sub finish
+{
+	my ($s) = @_;
+	$s->{run}->finish;
+	(my $out = ${ $s->{out} }) =~ s/mark\d+\n//g;
+	return $out . ${ $s->{err} };
+}
+
+sub waits_for_lock { return $node->wait_until("SELECT count(*) = $_[0] FROM pg_stat_activity WHERE wait_event_type = 'Lock'"); }
+
+sub status { return sql("SELECT status FROM sofort.indexes WHERE index = '$_[0]'::regclass"); }
+
+sub rebuild { return sql("SELECT sofort_test.rebuild('$_[0]', $_[1])"); }
+
+sql(q{
+	CREATE TABLE p (id int PRIMARY KEY, k text UNIQUE, v int) USING sofort;
+	CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p, n int) USING sofort;
+	CREATE INDEX c_p ON c USING sofort_index (p);
+	CREATE INDEX p_v ON p USING sofort_index (v DESC NULLS FIRST, id);
+	INSERT INTO p SELECT i, 'key ' || i, i % 100 FROM generate_series(1, 3000) i;
+	INSERT INTO p VALUES (0, NULL, NULL);
+	INSERT INTO c SELECT i, i, 0 FROM generate_series(1, 500) i});
+
+sub crash_and_start
+{
+	$node->kill9;
+	$node->start;
+	return;
+}
+
+# ---- one session ----
+
+crash_and_start();
+is(sql("SELECT v FROM p WHERE id = 2990"), '90', 'look-up');
+is(status('p_pkey'), 'partial', 'the index is not complete');
+like($node->error_of("INSERT INTO p VALUES (2990, 'x', 1)"), qr/^23505/, 'unique violation, old row');
+like($node->error_of("INSERT INTO p VALUES (9000, 'key 5', 1)"), qr/^23505/, 'in the second index, too');
+is(sql("INSERT INTO p VALUES (9000, 'x', 1) RETURNING id"), '9000', 'the entry of the failed row is not in the way');
+like($node->error_of("INSERT INTO p VALUES (9000, 'y', 1)"), qr/^23505/, 'unique violation, new row');
+is(sql("INSERT INTO p VALUES (2990, 'x', 1) ON CONFLICT DO NOTHING RETURNING id"), '', 'ON CONFLICT DO NOTHING');
+is(sql("INSERT INTO p VALUES (2990, 'x', 1) ON CONFLICT (id) DO UPDATE SET v = -1 RETURNING v"), '-1', 'ON CONFLICT DO UPDATE');
+is(sql("SELECT id FROM p WHERE v = -1"), '2990', 'the new version is found by its new key');
+is(sql("SELECT count(*) FROM p WHERE v = 90 AND id = 2990"), '0', 'and not by its old one');
+is(sql("INSERT INTO c VALUES (9000, 2991, 0), (9001, 9000, 0) RETURNING id"), "9000\n9001", 'foreign keys: parents are found');
+like($node->error_of("INSERT INTO c VALUES (9002, 5000, 0)"), qr/^23503/, 'foreign key: no parent');
+like($node->error_of("DELETE FROM p WHERE id = 499"), qr/^23503/, 'foreign key: the child is found');
+is(sql("DELETE FROM p WHERE id = 2000 RETURNING id; INSERT INTO p VALUES (2000, 'key 2000', 7); SELECT v FROM p WHERE id = 2000"), "2000\n7", 'DELETE and INSERT of the same key');
+is(sql("SET enable_seqscan = off; SET enable_sort = off; SELECT string_agg(id::text, ' ') FROM (SELECT id FROM p WHERE v BETWEEN 55 AND 56 AND id < 400 ORDER BY v DESC, id) x"),
+	join(' ', (map { 56 + 100 * $_ } 0 .. 3), (map { 55 + 100 * $_ } 0 .. 3)), 'a range, forward');
+is(sql("SET enable_seqscan = off; SET enable_sort = off; SELECT string_agg(id::text, ' ') FROM (SELECT id FROM p WHERE v BETWEEN 55 AND 56 AND id < 400 ORDER BY v, id DESC) x"),
+	join(' ', reverse((map { 56 + 100 * $_ } 0 .. 3), (map { 55 + 100 * $_ } 0 .. 3))), 'and backward');
+is(sql("SET enable_seqscan = off; SELECT id FROM p WHERE v IS NULL"), '0', 'NULL');
+is(sql("SET enable_seqscan = off; SELECT id FROM p WHERE k IS NULL"), '0', 'NULL in a unique index');
+is(sql(q{
+	SET enable_seqscan = off; SET enable_bitmapscan = off;
+	BEGIN;
+	DECLARE a SCROLL CURSOR FOR SELECT id FROM p WHERE id BETWEEN 100 AND 105;
+	FETCH 4 FROM a; FETCH BACKWARD 2 FROM a;
+	SELECT sofort_test.rebuild('p_pkey', 0);
+	FETCH 3 FROM a; FETCH BACKWARD ALL FROM a; COMMIT}), join("\n", 100 .. 103, 102, 101, 'finished', 102 .. 104, 103, 102, 101, 100), 'a cursor goes on when the index becomes ready');
+is(status('p_k_key'), 'partial', 'the others are as they were');
+is($node->verify_problems, '', 'verify');
+
+# ---- two sessions ----
+
+crash_and_start();
+foreach my $end ('COMMIT', 'ROLLBACK')
+{
+	my $id = $end eq 'COMMIT' ? 10 + 600 : 11 + 600;
+	my ($a, $b) = (session(), session());
+	say_to($a, "BEGIN; DELETE FROM p WHERE id = $id");
+	wait_for($a);
+	say_to($b, "INSERT INTO p VALUES ($id, 'new $id', 1)");
+	ok(waits_for_lock(1), 'an insert waits for the delete of an old row');
+	say_to($a, $end);
+	is(finish($a), '', 'the first one ends');
+	my $answer = finish($b);
+	is($answer, '', 'its key is free') if $end eq 'COMMIT';
+	like($answer, qr/duplicate key/, 'its key is taken again') if $end eq 'ROLLBACK';
+}
+is(status('p_pkey'), 'partial', 'all that without a complete index');
+
+# The index becomes ready while an insert waits: what it waits for is in the tree then.
+foreach my $end ('COMMIT', 'ROLLBACK')
+{
+	crash_and_start();
+	my $id = $end eq 'COMMIT' ? 620 : 621;
+	my ($a, $b) = (session(), session());
+	say_to($a, "BEGIN; DELETE FROM p WHERE id = $id");
+	wait_for($a);
+	say_to($b, "INSERT INTO p VALUES ($id, 'again $id', 1)");
+	ok(waits_for_lock(1), 'an insert waits');
+	is(rebuild('p_pkey', 0), 'finished', 'the rebuild does not');
+	say_to($a, $end);
+	finish($a);
+	my $answer = finish($b);
+	is($answer, '', 'its key is free') if $end eq 'COMMIT';
+	like($answer, qr/duplicate key/, 'its key is taken again') if $end eq 'ROLLBACK';
+	is(sql("SELECT count(*) FROM p WHERE id = $id"), '1', 'one row');
+}
+
+# Two inserts of one new key, the first of which is looking at old rows
+crash_and_start();
+{
+	my ($a, $b) = (session(), session());
+	$node->arm('unique-old-rows', 'wait');
+	say_to($a, "BEGIN; INSERT INTO p VALUES (7000, 'seven', 1)");
+	ok($node->wait_at('unique-old-rows'), 'the first looks at old rows');
+	say_to($b, "INSERT INTO p VALUES (7000, 'seven b', 1)");
+	ok(waits_for_lock(1), 'the second waits for it');
+	$node->disarm('unique-old-rows');
+	wait_for($a);
+	say_to($a, 'COMMIT');
+	is(finish($a), '', 'no deadlock');
+	like(finish($b), qr/duplicate key/, 'one of them may have the key');
+}
+
+# The switch waits for a writer that has seen the index before it
+{
+	my ($a, $b) = (session(), session());
+	$node->arm('unique-old-rows', 'wait');
+	say_to($a, "INSERT INTO p VALUES (7001, 'old writer', 1)");
+	ok($node->wait_at('unique-old-rows'), 'a writer looks at old rows');
+	$node->arm('rebuild-drained', 'wait');
+	say_to($b, "SELECT sofort_test.rebuild('p_pkey', 0)");
+	ok($node->wait_until("SELECT segments_done > 10 FROM sofort.recovery"), 'all segments are read');
+	is(sql("SELECT sofort_test.waiters('rebuild-drained')"), '0', 'nothing is copied yet');
+	is(sql("SELECT id FROM p WHERE id = 3000"), '3000', 'readers read');
+	$node->disarm('unique-old-rows');
+	is(finish($a), '', 'the writer ends');
+	ok($node->wait_at('rebuild-drained'), 'now the delta is copied');
+	is(sql("INSERT INTO p VALUES (7002, 'new writer', 1) RETURNING id"), '7002', 'others write before it is ready');
+	like($node->error_of("INSERT INTO p VALUES (7001, 'x', 1)"), qr/^23505/, 'what was in the delta is in the way');
+	like($node->error_of("INSERT INTO p VALUES (7002, 'x', 1)"), qr/^23505/, 'and what is in the tree');
+	$node->disarm('rebuild-drained');
+	is(finish($b), "finished\n", 'the rebuild ends');
+	is(sql("SELECT id FROM p WHERE id IN (7000, 7001, 7002) ORDER BY id"), "7000\n7001\n7002", 'all entries are there');
+	is($node->verify_problems, '', 'verify');
+}
+
+# VACUUM, REINDEX and DROP wait for a rebuild step
+crash_and_start();
+is(rebuild('p_pkey', 3), 'worked', 'three segments');
+sql("DELETE FROM p WHERE id BETWEEN 1000 AND 1500");
+{
+	my ($a, $b) = (session(), session());
+	$node->arm('rebuild-merge', 'wait');
+	say_to($a, "SELECT sofort_test.rebuild('p_pkey', 0)");
+	ok($node->wait_at('rebuild-merge'), 'the merge is held');
+	say_to($b, 'VACUUM p');
+	ok($node->wait_until("SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'VACUUM p;' AND wait_event_type = 'Extension'"), 'VACUUM waits for it');
+	is(sql("SELECT count(*) FROM p WHERE id BETWEEN 990 AND 1000"), '10', 'queries do not');
+	$node->disarm('rebuild-merge');
+	is(finish($a), "finished\n", 'rebuilt');
+	is(finish($b), '', 'vacuumed');
+	is(status('p_v'), 'ready', 'VACUUM has rebuilt the other indexes');
+	sql("INSERT INTO p SELECT i, 'back ' || i, 5 FROM generate_series(1000, 1500) i");
+	is($node->verify_problems, '', 'verify');
+}
+
+crash_and_start();
+sql("CREATE TABLE d (a int, b int) USING sofort; INSERT INTO d SELECT i, i FROM generate_series(1, 2000) i;
+	CREATE INDEX d_a ON d USING sofort_index (a); CREATE INDEX d_b ON d USING sofort_index (b)");
+crash_and_start();
+foreach my $point ('rebuild-block', 'rebuild-merge', 'rebuild-draining')
+{
+	# a process that gives up leaves the rest to the next one
+	my $a = session();
+	$node->arm($point, 'wait');
+	say_to($a, "SELECT sofort_test.rebuild('d_a', 0)");
+	ok($node->wait_at($point), "held at $point");
+	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT sofort_test.rebuild%' AND pid <> pg_backend_pid()");
+	$node->disarm($point);
+	finish($a);
+	is(sql("SET enable_seqscan = off; SELECT a FROM d WHERE a = 1999"), '1999', "terminated at $point: the index is usable");
+}
+is(rebuild('d_a', 0), 'finished', 'another one finishes it');
+{
+	my ($a, $b) = (session(), session());
+	$node->arm('rebuild-block', 'wait');
+	say_to($a, "SELECT sofort_test.rebuild('d_b', 0)");
+	ok($node->wait_at('rebuild-block'), 'a segment is being read');
+	say_to($b, 'DROP INDEX d_b');
+	ok(waits_for_lock(1), 'DROP INDEX waits for that');
+	$node->disarm('rebuild-block');
+	finish($a);
+	is(finish($b), '', 'dropped');
+	is(sql("SELECT count(*) FROM d WHERE b = 77"), '1', 'the table is as it was');
+}
+
+# ---- chains whose root has another key ----
+
+sql("CREATE TABLE h (id int PRIMARY KEY, a int, b int) USING sofort; INSERT INTO h SELECT i, i, i FROM generate_series(1, 600) i;
+	UPDATE h SET b = b + 10000; UPDATE h SET a = a + 1 WHERE id % 2 = 0; CREATE INDEX h_b ON h USING sofort_index (b)");
+sql("UPDATE h SET a = 0 WHERE id = 17");
+crash_and_start();
+foreach my $state ('partial', 'in part', 'ready')
+{
+	rebuild('h_b', 2) if $state eq 'in part';
+	rebuild('h_b', 0) if $state eq 'ready';
+	is(sql("SET enable_seqscan = off; SELECT id FROM h WHERE b = 10300"), '300', "$state: the version's own key");
+	is(sql("SET enable_seqscan = off; SELECT count(*) FROM h WHERE b = 300"), '0', "$state: not that of its root");
+	is(sql("SET enable_seqscan = off; SELECT a FROM h WHERE b = 10017"), '0', "$state: after one more update");
+	is(status('h_b'), $state eq 'ready' ? 'ready' : 'partial', "$state");
+}
+is($node->verify_problems, '', 'verify');
+
+# ---- crashes ----
+
+crash_and_start();
+foreach my $point ('rebuild-begun', 'rebuild-segment-done', 'rebuild-merged', 'rebuild-draining', 'rebuild-drained', 'rebuild-switched')
+{
+	$node->crash_at($point, "BEGIN; INSERT INTO p VALUES (20000, 'lost', 0); SELECT sofort_test.rebuild('p_v', 0)");
+	$node->start;
+	is(sql("SELECT count(*) FROM p WHERE id = 20000"), '0', "crash at $point: what was not committed is gone");
+	is(sql("SELECT count(*) FROM p WHERE v BETWEEN 1 AND 3"), sql("SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM p WHERE v BETWEEN 1 AND 3"), "crash at $point: look-ups");
+}
+is($node->verify_problems, '', 'verify');
+
+# ---- synchronous: waiting can be cancelled; workers do it all ----
+
+$node->append_conf('postgresql.conf', 'sofort.recovery_mode = synchronous');
+crash_and_start();
+{
+	my $a = session();
+	$node->arm('rebuild-merge', 'wait');
+	say_to($a, "SELECT sofort_test.rebuild('p_pkey', 0)");
+	ok($node->wait_at('rebuild-merge'), 'the merge is held');
+	like($node->error_of("SET statement_timeout = '100ms'; SELECT v FROM p WHERE id = 5"), qr/^57014/, 'who waits can be cancelled');
+	$node->disarm('rebuild-merge');
+	is(finish($a), "finished\n", 'rebuilt');
+}
+foreach my $mode ('synchronous', 'instant')
+{
+	$node->append_conf('postgresql.conf', "sofort.recovery_mode = $mode\nsofort.recovery_workers = 2");
+	crash_and_start();
+	ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), "$mode: workers finish");
+	is(sql("SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'"), '0', "$mode: all indexes are ready");
+	is(sql("SELECT mode || structures_left || failures FROM sofort.recovery"), "${mode}00", "$mode: view");
+	is($node->verify_problems, '', "$mode: verify");
+}
+
+$node->stop;
+$node->teardown_node;
+done_testing();
