@@ -34,6 +34,15 @@ for my $round (1 .. $rounds)
 	$node->kill9;
 	is(SofortNode::witness_finish($witness), 0, "round $round: what was shown under load was whole");
 
+	# Both recovery modes, with indexes that are complete soon or never.
+	if ($SofortNode::am eq 'sofort')
+	{
+		$node->append_conf('postgresql.conf', join("\n",
+			'sofort.recovery_mode = ' . ($round % 2 ? 'instant' : 'synchronous'),
+			'sofort.recovery_workers = ' . ($round % 4 == 1 ? 0 : 2),
+			'sofort.rebuild_segment = ' . (1 + int(rand(4)))));
+	}
+
 	# Every third time also up to three kills while it recovers.
 	if ($round % 3 == 0)
 	{
