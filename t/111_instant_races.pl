@@ -16,7 +16,7 @@ plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
 my $node = SofortNode->new('races');
 $node->init(conf => [
 	'autovacuum = off', 'sofort.recovery_workers = 0', 'sofort.recovery_mode = instant',
-	'sofort.rebuild_segment = 1', "deadlock_timeout = '100ms'",
+	'sofort.rebuild_segment = 1', "deadlock_timeout = '100ms'", 'enable_seqscan = off',
 ]);
 $node->start;
 
