@@ -10,6 +10,8 @@
 use strict;
 use warnings;
 
+use Digest::SHA qw(sha256_hex);
+
 my ($suite, $out, $accepted_dir, $am) = @ARGV;
 
 sub slurp
@@ -21,12 +23,13 @@ sub slurp
 }
 
 # Lines without what legitimately differs: names of access methods and the
-# widths that follow from them.
+# widths that follow from them, and object ids of extensions.
 sub normalise
 {
 	my ($text) = @_;
 	$text =~ s/\bsofort_index\b/btree/g;
 	$text =~ s/\bsofort\b/heap/g;
+	$text =~ s/\b1[6-9]\d{3}\b/OID/g;
 	my @lines = split /\n/, $text;
 	for (@lines)
 	{
@@ -64,6 +67,16 @@ sub difference
 	}
 	unlink "$out/expected.tmp", "$out/result.tmp";
 	return $best;
+}
+
+# Long differences are listed by their digest alone.
+sub is_accepted
+{
+	my ($name, $diff) = @_;
+	my $listed = slurp("$accepted_dir/$name.diff");
+	return $listed eq $diff if defined $listed;
+	my $digest = slurp("$accepted_dir/$name.sha256") // return 0;
+	return $digest eq sha256_hex($diff) . "\n";
 }
 
 my %reason;
@@ -113,7 +126,7 @@ while (my $name = <$tests>)
 		print "bad $name differs in $lines lines, not listed\n";
 		$bad++;
 	}
-	elsif ((slurp("$accepted_dir/$name.diff") // '') ne $diff)
+	elsif (!is_accepted($name, $diff))
 	{
 		print "bad $name differs in another way than the list accepts\n";
 		$bad++;

@@ -7,6 +7,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/nbtree.h"
 #include "access/xlog.h"
 #include "catalog/index.h"
@@ -24,6 +26,7 @@
 #include "sofort/pmem/pool.h"
 #include "storage/ipc.h"
 #include "utils/index_selfuncs.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
 
@@ -109,29 +112,58 @@ am_canreturn(Relation index, int attno)
 	return true;
 }
 
-/* Size and height of the tree, where the planner has those of an empty file */
+/* Bytes of an entry in a btree page, line pointer included */
+static int
+btree_entry_bytes(Relation index)
+{
+	TupleDesc	desc = RelationGetDescr(index);
+	int			bytes = sizeof(IndexTupleData);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		AttrNumber	column = index->rd_index->indkey.values[i];
+		int32		width = att->attlen;
+
+		if (width < 0 && column != 0)
+			width = get_attavgwidth(index->rd_index->indrelid, column);
+		if (width <= 0)
+			width = get_typavgwidth(att->atttypid, att->atttypmod);
+		bytes = att_align_nominal(bytes, att->attalign) + width;
+	}
+	return MAXALIGN(bytes) + sizeof(ItemIdData);
+}
+
+/*
+ * Size and height, where the planner has those of an empty file.  They are
+ * what a btree of these entries would have, as a table's pages are those of a
+ * heap: that is what the cost model is about.
+ */
 static void
 set_size(IndexOptInfo *info)
 {
 	Relation	index = index_open(info->indexoid, NoLock);
+	double		per_page = (BLCKSZ - SizeOfPageHeaderData - sizeof(BTPageOpaqueData)) *
+		(BTREE_DEFAULT_FILLFACTOR / 100.0) / btree_entry_bytes(index);
 	IndexamStats stats;
+	double		entries;
+	double		pages;
+	double		level;
 
+	per_page = Max(2, floor(per_page));
 	indexam_stats(index, &stats);
-	if (strcmp(stats.state, "ready") == 0)
+	entries = strcmp(stats.state, "ready") == 0 ? (double) stats.entries :
+		Max(info->tuples, index->rd_rel->reltuples);
+	if (info->indpred != NIL)
+		info->tuples = entries;
+	level = Max(1, ceil(entries / per_page));
+	pages = 1 + level;
+	for (info->tree_height = 0; level > 1; info->tree_height++)
 	{
-		info->pages = Max(1, (BlockNumber) (stats.bytes_dram / BLCKSZ));
-		info->tree_height = stats.height;
-		if (info->indpred != NIL)
-			info->tuples = (double) stats.entries;
+		level = ceil(level / per_page);
+		pages += level;
 	}
-	else
-	{
-		/* after a restart: as if it had been built */
-		info->pages = Max(1, (BlockNumber) (info->rel->tuples * 32 / BLCKSZ));
-		info->tree_height = 2;
-		if (info->indpred != NIL)
-			info->tuples = Max(info->tuples, index->rd_rel->reltuples);
-	}
+	info->pages = (BlockNumber) Min(pages, MaxBlockNumber);
 	index_close(index, NoLock);
 }
 

@@ -297,6 +297,7 @@ registry_attach(StoreNode *node)
 		pg_atomic_init_u32(&shared->nfree, 0);
 		pg_atomic_init_u64(&shared->live, 0);
 		pg_atomic_init_u64(&shared->dead, 0);
+		pg_atomic_init_u64(&shared->settled, 0);
 		pg_atomic_init_u64(&shared->bytes_dram, sizeof(StoreShared) + sizeof(StoreNode));
 		stats_init(shared);
 		pg_write_barrier();

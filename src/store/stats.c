@@ -92,6 +92,7 @@ stats_init(StoreShared *shared)
 	{
 		pg_atomic_write_u64(&shared->live, live * rows / looked);
 		pg_atomic_write_u64(&shared->dead, dead * rows / looked);
+		pg_atomic_write_u64(&shared->settled, live * rows / looked);
 	}
 }
 
@@ -132,6 +133,18 @@ store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead)
 {
 	*live = read_counter(&store->shared->live);
 	*dead = read_counter(&store->shared->dead);
+}
+
+void
+store_note_settled(StoreDesc *store, uint64 rows)
+{
+	pg_atomic_write_u64(&store->shared->settled, rows);
+}
+
+uint64
+store_settled_rows(StoreDesc *store)
+{
+	return pg_atomic_read_u64(&store->shared->settled);
 }
 
 /* ---- columns ---- */

@@ -9,28 +9,29 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
 #include "optimizer/plancat.h"
 #include "sofort/tableam/callbacks.h"
+#include "storage/bufpage.h"
+
+/*
+ * The planner's cost model, and what people know about it, is calibrated on
+ * heap pages.  So a table is as large as the heap that would hold its rows.
+ */
+#define HEAP_PAGE_BYTES			((int32) (BLCKSZ - SizeOfPageHeaderData))
+#define HEAP_HEADER_BYTES		((int32) MAXALIGN(SizeofHeapTupleHeader))
+#define LINE_POINTER_BYTES		((int32) sizeof(ItemIdData))
+#define HEAP_ROW_BYTES_MAX		(BLCKSZ / 4)	/* what is wider is toasted */
 
 /*
  * A table that was never analyzed and is nearly empty now is planned as if it
- * had this many blocks' worth of a heap's rows, for the reason that heap gives:
- * plans are made before the data are loaded.
+ * had this many pages, for the reason that heap gives: plans are made before
+ * the data are loaded.
  */
-#define ASSUMED_BLOCKS			10
-#define ASSUMED_BLOCK_BYTES		8168
-#define ASSUMED_ROW_OVERHEAD	28
+#define ASSUMED_PAGES			10
 
 #define SMALL_BLOCKS			5	/* of 8, 16, 32, 64, 128 rows */
 #define SAMPLE_BLOCKS			16
-
-static double
-assumed_rows(Relation rel, int32 *attr_widths)
-{
-	int32		width = get_rel_data_width(rel, attr_widths) + ASSUMED_ROW_OVERHEAD;
-
-	return (double) ASSUMED_BLOCKS * (ASSUMED_BLOCK_BYTES / width);
-}
 
 /* Row ids with storage in the first n blocks: 8, 16, 32, 64, 128, 256, 256 ... */
 static double
@@ -71,10 +72,9 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 }
 
 /*
- * Blocks are virtual blocks of at most 256 rows.  Rows: those that the store
- * has counted, which are the committed ones.  Where many row ids are not
- * accounted for (rows of open transactions, such as our own, or free ones), a
- * few blocks are looked at.
+ * Rows: those that the store has counted, which are the committed ones.  Where
+ * many row ids are not accounted for (rows of open transactions, such as our
+ * own, or free ones), a few blocks are looked at.  Pages: of a heap, see above.
  */
 void
 tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, double *tuples,
@@ -82,26 +82,34 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 {
 	StoreDesc  *store = store_open(rel);
 	BlockNumber nblocks = store_nblocks(store);
+	int32		width = Min(get_rel_data_width(rel, attr_widths) + HEAP_HEADER_BYTES,
+							HEAP_ROW_BYTES_MAX);
 	uint64		live;
 	uint64		dead;
 	double		rows;
-
-	/* no visibility map: an index-only scan always looks at the row */
-	*allvisfrac = 0;
+	double		npages;
 
 	store_row_counts(store, &live, &dead);
 	rows = (double) live;
 	if (rows + (double) dead < capacity(nblocks) / 2)
 		rows = sampled_rows(store, nblocks);
+	npages = ceil((rows + (double) dead) /
+				  (HEAP_PAGE_BYTES / (MAXALIGN(width) + LINE_POINTER_BYTES)));
 
-	if (nblocks < ASSUMED_BLOCKS && rel->rd_rel->reltuples < 0 &&
-		!rel->rd_rel->relhassubclass)
+	if (npages < ASSUMED_PAGES && rel->rd_rel->reltuples < 0 && !rel->rd_rel->relhassubclass)
 	{
-		if (rows == 0)
-			rows = assumed_rows(rel, attr_widths);
-		nblocks = ASSUMED_BLOCKS;
+		npages = ASSUMED_PAGES;
+		/* (not aligned, as heap's own estimate) */
+		rows = (double) ASSUMED_PAGES * (HEAP_PAGE_BYTES / (width + LINE_POINTER_BYTES));
 	}
 
-	*pages = nblocks;
+	*pages = (BlockNumber) Min(npages, MaxBlockNumber);
 	*tuples = rint(rows);
+
+	/*
+	 * There is no visibility map, and an index-only scan looks at each row, but
+	 * it reads no page for that.  It is costed as on a heap that was vacuumed as
+	 * often: what is not settled may have long chains.
+	 */
+	*allvisfrac = live == 0 ? 0 : Min(1, (double) store_settled_rows(store) / (double) (live + dead));
 }

@@ -157,6 +157,9 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 	row = Max(row, scan->min_row);
 	last = Min(last, scan->max_row);
 
+	/* pg_statio_user_tables: a block that is in memory, as all are */
+	pgstat_count_buffer_read(scan->base.rs_rd);
+	pgstat_count_buffer_hit(scan->base.rs_rd);
 	pm_read_miss(1);
 	epoch_enter();
 	for (; row <= last; row++)

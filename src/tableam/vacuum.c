@@ -239,6 +239,7 @@ update_statistics(VacuumState *vac, TransactionId oldest_xmin, MultiXactId oldes
 {
 	Form_pg_class form = vac->rel->rd_rel;
 
+	store_note_settled(vac->store, vac->live);
 	compat_update_relstats(vac->rel, store_nblocks(vac->store), (double) vac->live,
 						   vac->nindexes > 0,
 						   TransactionIdIsValid(form->relfrozenxid) ? oldest_xmin :

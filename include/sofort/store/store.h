@@ -284,6 +284,10 @@ extern void store_stats(StoreHeader *header, StoreStats *stats);
 /* The estimates of rows alone: cheap, for the planner. */
 extern void store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead);
 
+/* Rows that were live when VACUUM, which notes them, passed by (or at the start). */
+extern void store_note_settled(StoreDesc *store, uint64 rows);
+extern uint64 store_settled_rows(StoreDesc *store);
+
 typedef struct StoreColumnInfo
 {
 	int			attnum;

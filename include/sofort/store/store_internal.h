@@ -149,6 +149,7 @@ struct StoreShared
 
 	pg_atomic_uint64 live;
 	pg_atomic_uint64 dead;
+	pg_atomic_uint64 settled;	/* of the live ones, at the last VACUUM or start */
 	pg_atomic_uint64 bytes_dram;
 };
 
