@@ -20,6 +20,7 @@
 
 #define PRUNE_MIN		5		/* unlink no fewer: each time costs a line */
 #define PRUNE_SEARCH	8		/* versions looked at for a dead one */
+#define PRUNE_MAX		1024	/* unlinked under one hold of the chain lock */
 #define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
 
 static inline bool
@@ -363,14 +364,14 @@ bypass(StoreDesc *store, const RowRef *keeper, uint64 first, uint64 stop)
 	return n;
 }
 
-/* Past the dead versions that "link" leads to; counts them. */
+/* Past the dead versions that "link" leads to, up to PRUNE_MAX; counts them. */
 static uint64
 skip_dead(StoreDesc *store, uint64 link, uint64 horizon, int *ndead)
 {
 	RowRef		at;
 
 	*ndead = 0;
-	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+	while (*ndead < PRUNE_MAX && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 		   store_locate(store, LINK_ROW(link), &at) && is_heap_only(at.words) &&
 		   version_is_dead(at.words, horizon))
 	{
@@ -406,7 +407,10 @@ chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
 	}
 }
 
-/* VACUUM: bypass and free every dead version between the newest and the root. */
+/*
+ * VACUUM: bypass and free dead versions between the newest and the root.  As
+ * long as it returns something there may be more.
+ */
 int
 chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
@@ -415,7 +419,7 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	int			freed = 0;
 
 	/* the newest stays: the root's link must name a member */
-	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+	while (freed < PRUNE_MAX && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 		   store_locate(store, LINK_ROW(link), &at))
 	{
 		int			ndead;
@@ -428,6 +432,46 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 		link = stop;
 	}
 	return freed;
+}
+
+/*
+ * The same for whoever frees them later: up to max versions are bypassed, into
+ * dead[].  Flushed, not drained.  Nothing if this is no root (any more).
+ */
+int
+chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead, int max)
+{
+	uint64		begin = word_read(&root->words->begin);
+	uint64		link;
+	RowRef		at;
+	int			n = 0;
+
+	if (begin == WORD_EMPTY || (begin & BEGIN_HEAP_ONLY))
+		return 0;
+	link = link_read(root->block, root->index);
+	while (n < max && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+		   store_locate(store, LINK_ROW(link), &at))
+	{
+		int			before = n;
+		RowRef		next;
+
+		link = link_read(at.block, at.index);
+		while (n < max && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+			   store_locate(store, LINK_ROW(link), &next) && is_heap_only(next.words) &&
+			   version_is_dead(next.words, horizon))
+		{
+			dead[n++] = next;
+			link = link_read(next.block, next.index);
+		}
+		if (n > before)
+		{
+			uint64	   *slot = link_slot(at.block, at.index);
+
+			__atomic_store_n(slot, link, __ATOMIC_RELEASE);
+			pm_flush(slot, sizeof(uint64));
+		}
+	}
+	return n;
 }
 
 /*

@@ -11,15 +11,23 @@
 #include "access/tupmacs.h"
 #include "sofort/store/store_internal.h"
 
-/* The value of a dictionary element. */
+/*
+ * The value of a dictionary element.  Only a version that is dead to all can
+ * have the code of a value that was freed.
+ */
 static inline Datum
 element_value(const char *element, int16 attlen, bool byval)
 {
+	PMPtr		p;
+
 	if (byval)
 		return fetch_att(element, true, attlen);
 	if (attlen > 0)
 		return PointerGetDatum(element);
-	return PointerGetDatum(pm_deref(*(const PMPtr *) element));
+	p = word_read((const uint64 *) element);
+	if (unlikely(p == PM_NULL))
+		return PointerGetDatum(attlen == -1 ? "\003" : "");
+	return PointerGetDatum(pm_deref(p));
 }
 
 static Datum

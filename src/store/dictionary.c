@@ -4,8 +4,8 @@
  *	  Dictionaries: code -> value in the pool, value -> code in DRAM.
  *
  * Equal means: the same detoasted bytes.  A value is durable and counted
- * before its code can be found, and is never undone.  NULL is never in a
- * dictionary.
+ * before its code can be found, and is never undone; VACUUM frees values that
+ * no row uses (dict_vacuum.c).  NULL is never in a dictionary.
  *
  * Look-ups take no lock: a slot of the hash table is stored with one 8-byte
  * store after the value is there; a table that has become too small is replaced
@@ -136,11 +136,12 @@ table_size(uint64 slots)
 }
 
 static DictTable *
-make_table(uint64 slots)
+make_table(uint64 slots, int flags)
 {
-	DictTable  *t = arena_alloc(table_size(slots), ARENA_ZERO);
+	DictTable  *t = arena_alloc(table_size(slots), ARENA_ZERO | flags);
 
-	t->mask = slots - 1;
+	if (t != NULL)
+		t->mask = slots - 1;
 	return t;
 }
 
@@ -177,9 +178,12 @@ free_retired(DictIndex *index, bool all)
 	}
 }
 
-/* A table for "values" values that holds all there are.  Dictionary lock. */
-static void
-rebuild_table(StoreShared *shared, DictIndex *index, uint64 values)
+/*
+ * A table for "values" values that holds all that are not absent.  Dictionary
+ * lock.  False if there is no memory and the caller can do without.
+ */
+static bool
+rebuild_table(StoreShared *shared, DictIndex *index, uint64 values, int flags)
 {
 	DictionaryHeader *d = index->dictionary;
 	DictTable  *old = index->table;
@@ -189,9 +193,12 @@ rebuild_table(StoreShared *shared, DictIndex *index, uint64 values)
 
 	while (slots < values * 2)
 		slots *= 2;
-	t = make_table(slots);
+	t = make_table(slots, flags);
+	if (t == NULL)
+		return false;
 	for (code = 0; code < d->values.count; code++)
-		enter(t, hash_element(d, code), code);
+		if (!dictionary_is_absent(index, code))
+			enter(t, hash_element(d, code), code);
 	pg_atomic_fetch_add_u64(&shared->bytes_dram, table_size(slots));
 	__atomic_store_n(&index->table, t, __ATOMIC_RELEASE);
 	free_retired(index, false);
@@ -202,6 +209,164 @@ rebuild_table(StoreShared *shared, DictIndex *index, uint64 values)
 		old->retired_next = index->retired;
 		index->retired = old;
 	}
+	return true;
+}
+
+/* ---- codes that are not in the table ---- */
+
+/* Dictionary lock held, or the caller is the VACUUM that changes it. */
+bool
+dictionary_is_absent(const DictIndex *index, uint32 code)
+{
+	return code < index->nabsent_bits &&
+		(index->absent[code / 64] & (UINT64CONST(1) << (code % 64))) != 0;
+}
+
+static void
+set_absent(DictIndex *index, uint32 code, bool absent)
+{
+	uint64		mask = UINT64CONST(1) << (code % 64);
+
+	if (absent)
+		index->absent[code / 64] |= mask;
+	else
+		index->absent[code / 64] &= ~mask;
+}
+
+/* An array of the arena becomes larger; false if there is no memory. */
+static bool
+enlarge(StoreShared *shared, void **array, Size old, Size new)
+{
+	void	   *p;
+
+	if (new <= old)
+		return true;
+	p = arena_alloc(new, ARENA_ZERO | ARENA_NO_OOM);
+	if (p == NULL)
+		return false;
+	if (*array != NULL)
+	{
+		memcpy(p, *array, old);
+		arena_free(*array);
+	}
+	pg_atomic_fetch_add_u64(&shared->bytes_dram, new - old);
+	*array = p;
+	return true;
+}
+
+/* Room for absent bits of all codes. */
+static bool
+prepare_absent(StoreShared *shared, DictIndex *index)
+{
+	uint32		n = TYPEALIGN(64, index->dictionary->values.count);
+
+	if (!enlarge(shared, (void **) &index->absent, index->nabsent_bits / 8, n / 8))
+		return false;
+	index->nabsent_bits = Max(index->nabsent_bits, n);
+	return true;
+}
+
+static int
+compare_descending(const void *a, const void *b)
+{
+	uint32		x = *(const uint32 *) a;
+	uint32		y = *(const uint32 *) b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static bool
+add_free(StoreShared *shared, DictIndex *index, const uint32 *codes, uint32 n)
+{
+	uint32		size = Max(index->nfree_size, index->nfree + n);
+
+	if (!enlarge(shared, (void **) &index->free, index->nfree_size * sizeof(uint32),
+				 size * sizeof(uint32)))
+		return false;
+	index->nfree_size = size;
+	memcpy(index->free + index->nfree, codes, n * sizeof(uint32));
+	index->nfree += n;
+	qsort(index->free, index->nfree, sizeof(uint32), compare_descending);
+	return true;
+}
+
+/*
+ * VACUUM: unused codes leave the table, for a list.  False, and nothing has
+ * changed, if there is no memory.
+ */
+bool
+dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use, uint32 nunused)
+{
+	LWLock	   *lock = dictionary_lock(index->dictionary);
+	uint32		first = index->nunlinked;
+	uint32		i;
+	uint32		code;
+
+	if (!enlarge(shared, (void **) &index->unlinked, first * sizeof(uint32),
+				 (first + nunused) * sizeof(uint32)))
+		return false;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (!prepare_absent(shared, index))
+	{
+		LWLockRelease(lock);
+		return false;
+	}
+	for (code = 0; code < use->ncodes && index->nunlinked < first + nunused; code++)
+	{
+		if (dictionary_code_is_used(use, code) || dictionary_is_absent(index, code))
+			continue;
+		index->unlinked[index->nunlinked++] = code;
+		set_absent(index, code, true);
+	}
+	if (!rebuild_table(shared, index, index->dictionary->values.count, ARENA_NO_OOM))
+	{
+		for (i = first; i < index->nunlinked; i++)
+			set_absent(index, index->unlinked[i], false);
+		index->nunlinked = first;
+	}
+	LWLockRelease(lock);
+	return index->nunlinked > first;
+}
+
+/* VACUUM: the first n of the unlinked codes may be given out again. */
+void
+dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n)
+{
+	LWLock	   *lock = dictionary_lock(index->dictionary);
+	uint32		kept = index->nunlinked - n;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	/* without memory for the list they are lost until the next start */
+	(void) add_free(shared, index, index->unlinked, n);
+	LWLockRelease(lock);
+	memmove(index->unlinked, index->unlinked + n, kept * sizeof(uint32));
+	index->nunlinked = kept;
+}
+
+/*
+ * After a start: varlena values that were freed have no pointer.  (Freed values
+ * of fixed length cannot be told from others: they are in the table again.)
+ */
+static void
+find_absent(StoreShared *shared, DictIndex *index)
+{
+	const DictionaryHeader *d = index->dictionary;
+	uint32		code;
+
+	if (d->attlen > 0)
+		return;
+	for (code = 0; code < d->values.count; code++)
+	{
+		if (*(PMPtr *) dictionary_element(d, code) != PM_NULL)
+			continue;
+		if (index->nabsent_bits == 0 && !prepare_absent(shared, index))
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("out of memory for sofort"),
+					 errhint("Raise sofort.dram_size and restart the server.")));
+		set_absent(index, code, true);
+		(void) add_free(shared, index, &code, 1);
+	}
 }
 
 void
@@ -210,6 +375,16 @@ dictionary_free_index(DictIndex *index)
 	free_retired(index, true);
 	if (index->table != NULL)
 		arena_free(index->table);
+	if (index->absent != NULL)
+		arena_free(index->absent);
+	if (index->free != NULL)
+		arena_free(index->free);
+	if (index->unlinked != NULL)
+		arena_free(index->unlinked);
+	if (index->use != NULL)
+		arena_free(index->use);
+	if (index->retired_use != NULL)
+		arena_free(index->retired_use);
 	arena_free(index);
 }
 
@@ -237,7 +412,10 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 	{
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		if (index->table == NULL)
-			rebuild_table(shared, index, dictionary->values.count);
+		{
+			find_absent(shared, index);
+			(void) rebuild_table(shared, index, dictionary->values.count, 0);
+		}
 		LWLockRelease(lock);
 	}
 	return index;
@@ -291,6 +469,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 	LWLock	   *lock = dictionary_lock(d);
 	uint32		found;
 	uint64		code;
+	bool		again;			/* a code whose value was freed */
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	found = probe(index->table, d, hash, bytes, len);
@@ -299,16 +478,23 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 		LWLockRelease(lock);
 		return found - 1 < limit ? found - 1 : DICT_FULL;
 	}
-	code = d->values.count;
+	again = index->nfree > 0 && index->free[index->nfree - 1] < limit;
+	code = again ? index->free[index->nfree - 1] : d->values.count;
 	if (code >= limit)
 	{
 		LWLockRelease(lock);
 		return DICT_FULL;
 	}
 	if (index->table->used * 4 >= (index->table->mask + 1) * 3)
-		rebuild_table(shared, index, index->table->used * 2);
+		(void) rebuild_table(shared, index, index->table->used * 2, 0);
 	store_element(d, code, bytes, len);
-	pm_vector_publish(&d->values, code + 1);
+	if (again)
+	{
+		index->nfree--;
+		set_absent(index, code, false);
+	}
+	else
+		pm_vector_publish(&d->values, code + 1);
 	SOFORT_STOP("dictionary-value-durable");
 	enter(index->table, hash, code);
 	LWLockRelease(lock);

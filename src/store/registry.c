@@ -295,6 +295,7 @@ registry_attach(StoreNode *node)
 						   node->header->shapes.count == 0 ? PG_UINT32_MAX :
 						   (uint32) node->header->shapes.count - 1);
 		pg_atomic_init_u32(&shared->nfree, 0);
+		pg_atomic_init_u32(&shared->nmarking, 0);
 		pg_atomic_init_u64(&shared->live, 0);
 		pg_atomic_init_u64(&shared->dead, 0);
 		pg_atomic_init_u64(&shared->settled, 0);
@@ -383,7 +384,9 @@ registry_free_shared_data(StoreShared *shared)
 		dictionary_free_index(shared->dictionaries);
 		shared->dictionaries = next;
 	}
+	pg_atomic_write_u32(&shared->nmarking, 0);
 	space_free_all(shared);
+	garbage_free_all(shared);
 	if (shared->collected != NULL)
 		arena_free(shared->collected);
 	shared->collected = NULL;

@@ -267,6 +267,8 @@ fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
 		old = NULL;
 	epoch_enter();
 	misfit = encode_fields(store, plan, ref, values, isnull, old, &nrefs);
+	if (unlikely(pg_atomic_read_u32(&store->shared->nmarking) > 0))
+		dictionary_mark_row(store->shared, plan->shape, ref);
 	epoch_exit();
 	if (misfit == FITS && nrefs > 0)
 		value_store_references(store, nrefs, local->ref_fields, local->ref_values,
@@ -484,6 +486,8 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 	if (hash_bytes_uint32((uint32) (begin ^ (begin >> 32))) % PRUNE_ONE_IN == 0)
 		chain_prune_inline(store, &root, old);
 	LWLockRelease(chain_lock(store->id, root.row));
+	if (old->row != root.row && garbage_note(store, root.row))
+		garbage_collect(store);
 }
 
 void

@@ -171,18 +171,27 @@ reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *colum
 	}
 }
 
+/* Values that were freed have no pointer; those of fixed length still count. */
 static uint64
-dictionary_bytes(const DictionaryHeader *d)
+dictionary_bytes(const DictionaryHeader *d, uint64 *entries)
 {
 	uint64		bytes = pm_allocated_size(pm_ptr(d));
 	int			k;
 	uint64		code;
 
+	*entries = d->values.count;
 	for (k = 0; k < PM_VECTOR_CHUNKS; k++)
 		if (d->values.chunks[k] != PM_NULL)
 			bytes += pm_allocated_size(d->values.chunks[k]);
 	for (code = 0; d->attlen < 0 && code < d->values.count; code++)
-		bytes += pm_allocated_size(*(PMPtr *) dictionary_element(d, code));
+	{
+		PMPtr		p = *(PMPtr *) dictionary_element(d, code);
+
+		if (p == PM_NULL)
+			(*entries)--;
+		else
+			bytes += pm_allocated_size(p);
+	}
 	return bytes;
 }
 
@@ -214,8 +223,7 @@ store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg)
 		{
 			const DictionaryHeader *d = pm_deref(c->dictionary);
 
-			info.dictionary_entries = d->values.count;
-			info.dictionary_bytes = dictionary_bytes(d);
+			info.dictionary_bytes = dictionary_bytes(d, &info.dictionary_entries);
 		}
 		fn(arg, &info);
 	}

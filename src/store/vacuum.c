@@ -80,11 +80,15 @@ static void
 prune_root(StoreDesc *store, const RowRef *ref, TxnVersionState state, uint64 horizon,
 		   StorePruneResult *result)
 {
-	if (LINK_IS_SET(link_read(ref->block, ref->index)))
+	int			freed = LINK_IS_SET(link_read(ref->block, ref->index)) ? 1 : 0;
+
+	while (freed > 0)
 	{
+		CHECK_FOR_INTERRUPTS();
 		LWLockAcquire(chain_lock(store->id, ref->row), LW_EXCLUSIVE);
-		result->nfreed += chain_remove_dead(store, ref, horizon);
+		freed = chain_remove_dead(store, ref, horizon);
 		LWLockRelease(chain_lock(store->id, ref->row));
+		result->nfreed += freed;
 	}
 	if (state == VERSION_ABORTED ||
 		(state == VERSION_DEAD && chain_is_dead(store, ref, horizon)))
@@ -96,6 +100,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 				  StorePruneResult *result)
 {
 	BlockHeader *b = store_block(store, block);
+	bool		counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
 	uint32		i;
 
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
@@ -113,6 +118,8 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		if (word_read(&ref.words->begin) == WORD_EMPTY)
 			continue;
 		state = txn_version_state(ref.words, horizon, NULL);
+		if (counting && state != VERSION_DEAD && state != VERSION_ABORTED)
+			dictionary_mark_row(store->shared, shape_get(store->header, b->shape), &ref);
 		if (state == VERSION_LIVE || state == VERSION_DELETING)
 			result->nlive++;
 		else if (state == VERSION_RECENTLY_DEAD)
@@ -150,15 +157,18 @@ list_add(RowList *list, uint64 row)
 
 /*
  * Take a dead chain apart: its rows into the list, its root EMPTY (flushed).
- * Nobody can reach it any more but by its row ids.
+ * Nobody can reach it any more but by its row ids.  Under the chain lock:
+ * updaters collect the dead versions of any chain (garbage.c).
  */
 static void
 dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 {
-	uint64		link = link_read(root->block, root->index);
+	uint64		link;
 	int			first = list->n;
 	int			i;
 
+	LWLockAcquire(chain_lock(store->id, root->row), LW_EXCLUSIVE);
+	link = link_read(root->block, root->index);
 	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0)
 	{
 		RowRef		at;
@@ -175,6 +185,7 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	pm_flush(&root->words->begin, sizeof(uint64));
 	if (link_slot(root->block, root->index) != NULL)
 		pm_store8(link_slot(root->block, root->index), 0);
+	LWLockRelease(chain_lock(store->id, root->row));
 }
 
 /* Values of what was dead to all snapshots go now, others after the quarantine. */

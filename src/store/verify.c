@@ -148,6 +148,10 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 			if (code >= a->dictionary->values.count)
 				complain(v, "value", place, "code %u of column %d is not in its dictionary",
 						 code, i + 1);
+			else if (a->attlen < 0 &&
+					 !is_allocated(*(PMPtr *) dictionary_element(a->dictionary, code), 1))
+				complain(v, "value", place, "code %u of column %d stands for no value", code,
+						 i + 1);
 		}
 		else if (a->encoding == ENCODING_INLINE)
 		{

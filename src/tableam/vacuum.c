@@ -18,6 +18,7 @@
 #include "commands/dbcommands.h"
 #include "commands/progress.h"
 #include "commands/vacuum.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
@@ -36,6 +37,7 @@ typedef struct VacuumState
 	Relation	rel;
 	StoreDesc  *store;
 	BufferAccessStrategy strategy;
+	TransactionId oldest_xmin;	/* for the report; "horizon" decides */
 	uint64		horizon;
 	bool		index_vacuum;	/* INDEX_CLEANUP */
 	int			nindexes;
@@ -50,8 +52,11 @@ typedef struct VacuumState
 	/* results */
 	BlockNumber nblocks;
 	BlockNumber released;
+	BlockNumber dead_blocks;	/* blocks with dead roots */
+	BlockNumber blocks_vacuumed;	/* whose dead roots were freed */
 	int			index_scans;
 	int64		removed;
+	int64		dead_roots;		/* of these: needed their index entries removed */
 	int64		kept_dead;		/* INDEX_CLEANUP off */
 	int64		live;
 	int64		recently_dead;
@@ -67,7 +72,9 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->rel = rel;
 	vac->store = store_open(rel);
 	vac->strategy = strategy;
+	vac->oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	vac->horizon = txn_horizon(rel);
+	store_vacuum_begin(vac->store);
 	vac->nblocks = store_nblocks(vac->store);
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
 	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
@@ -162,14 +169,20 @@ free_dead_rows(VacuumState *vac)
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
 	for (int64 done = 0; done < vac->ndead;)
 	{
-		int			n = (int) Min(vac->ndead - done, SOFORT_BLOCK_ROWS);
+		int64		next = done + 1;
 
+		/* a block at a time */
+		while (next < vac->ndead &&
+			   vac->dead[next] / SOFORT_BLOCK_ROWS == vac->dead[done] / SOFORT_BLOCK_ROWS)
+			next++;
 		compat_vacuum_delay_point();
-		store_free_rows(vac->rel, vac->store, vac->dead + done, n);
-		done += n;
+		store_free_rows(vac->rel, vac->store, vac->dead + done, (int) (next - done));
+		done = next;
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, ++vac->blocks_vacuumed);
 	}
 	vac->removed += vac->ndead;
 	vac->ndead = 0;
+	compat_progress_dead(0);
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 }
 
@@ -216,6 +229,8 @@ prune_table(VacuumState *vac)
 		store_prune_block(vac->rel, vac->store, block, vac->horizon, result);
 		memcpy(vac->dead + vac->ndead, result->dead, result->ndead * sizeof(uint64));
 		vac->ndead += result->ndead;
+		vac->dead_roots += result->ndead;
+		vac->dead_blocks += result->ndead > 0 ? 1 : 0;
 		vac->live += result->nlive;
 		vac->recently_dead += result->nrecently_dead;
 		vac->removed += result->nfreed;
@@ -225,6 +240,7 @@ prune_table(VacuumState *vac)
 		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block + 1);
 		compat_progress_dead(vac->ndead);
 	}
+	store_vacuum_end(vac->store);
 	free_dead_rows(vac);
 	pfree(result);
 }
@@ -267,55 +283,142 @@ collect_orphans_now_and_then(void)
 }
 
 /* ------------------------------------------------------------------------
- * Report
+ * Report: the lines of heap's.  Blocks are virtual ones; buffers and WAL are
+ * those of the catalogs and of indexes of other access methods.
  * ------------------------------------------------------------------------
  */
 
-static void
-report(VacuumState *vac, VacuumParams *params, const PGRUsage *usage, TimestampTz start)
+typedef struct ReportStart
 {
-	bool		verbose = (params->options & VACOPT_VERBOSE) != 0;
-	StringInfoData buf;
+	PGRUsage	usage;
+	TimestampTz time;
+	PgStat_Counter read_time;
+	PgStat_Counter write_time;
+	WalUsage	wal;
+	BufferUsage buffers;
+} ReportStart;
 
-	if (!verbose)
-	{
-		if (!AmAutoVacuumWorkerProcess() || params->log_min_duration < 0)
-			return;
-		if (params->log_min_duration > 0 &&
-			!TimestampDifferenceExceeds(start, GetCurrentTimestamp(), params->log_min_duration))
-			return;
-	}
+static void
+report_start(ReportStart *start)
+{
+	pg_rusage_init(&start->usage);
+	start->time = GetCurrentTimestamp();
+	start->read_time = pgStatBlockReadTime;
+	start->write_time = pgStatBlockWriteTime;
+	start->wal = pgWalUsage;
+	start->buffers = pgBufferUsage;
+}
 
-	initStringInfo(&buf);
-	appendStringInfo(&buf, verbose ?
-					 _("finished vacuuming \"%s.%s.%s\": index scans: %d\n") :
-					 _("automatic vacuum of table \"%s.%s.%s\": index scans: %d\n"),
-					 get_database_name(MyDatabaseId),
+static bool
+report_wanted(const VacuumParams *params, TimestampTz start)
+{
+	if (params->options & VACOPT_VERBOSE)
+		return true;
+	return AmAutoVacuumWorkerProcess() && params->log_min_duration >= 0 &&
+		(params->log_min_duration == 0 ||
+		 TimestampDifferenceExceeds(start, GetCurrentTimestamp(), params->log_min_duration));
+}
+
+static void
+report_table(VacuumState *vac, const VacuumParams *params, StringInfo buf)
+{
+	const char *format;
+	BlockNumber total = vac->nblocks;
+
+	if (params->options & VACOPT_VERBOSE)
+		format = _("finished vacuuming \"%s.%s.%s\": index scans: %d\n");
+	else if (params->is_wraparound)
+		format = _("automatic vacuum to prevent wraparound of table \"%s.%s.%s\": index scans: %d\n");
+	else
+		format = _("automatic vacuum of table \"%s.%s.%s\": index scans: %d\n");
+	appendStringInfo(buf, format, get_database_name(MyDatabaseId),
 					 get_namespace_name(RelationGetNamespace(vac->rel)),
 					 RelationGetRelationName(vac->rel), vac->index_scans);
-	appendStringInfo(&buf, _("blocks: %u released, %u remain\n"),
-					 vac->released, store_nblocks(vac->store));
-	appendStringInfo(&buf,
+	appendStringInfo(buf, _("pages: %u removed, %u remain, %u scanned (%.2f%% of total)\n"),
+					 vac->released, store_nblocks(vac->store), total, 100.0);
+	appendStringInfo(buf,
 					 _("tuples: %lld removed, %lld remain, %lld are dead but not yet removable\n"),
 					 (long long) vac->removed,
 					 (long long) (vac->live + vac->recently_dead + vac->kept_dead),
 					 (long long) vac->recently_dead);
-	if (vac->kept_dead > 0)
-		appendStringInfo(&buf, _("index scan bypassed: %lld dead rows remain\n"),
-						 (long long) vac->kept_dead);
+	appendStringInfo(buf,
+					 _("removable cutoff: %u, which was %d XIDs old when operation ended\n"),
+					 vac->oldest_xmin,
+					 (int32) (ReadNextTransactionId() - vac->oldest_xmin));
+	if (!vac->index_vacuum)
+	{
+		appendStringInfoString(buf, _("index scan bypassed: "));
+		format = _("%u pages from table (%.2f%% of total) have %lld dead item identifiers\n");
+	}
+	else
+	{
+		appendStringInfoString(buf, vac->index_scans == 0 ? _("index scan not needed: ") :
+							   _("index scan needed: "));
+		format = _("%u pages from table (%.2f%% of total) had %lld dead item identifiers removed\n");
+	}
+	appendStringInfo(buf, format, vac->dead_blocks,
+					 total == 0 ? 100.0 : 100.0 * vac->dead_blocks / total,
+					 (long long) vac->dead_roots);
+}
+
+static void
+report_indexes(VacuumState *vac, StringInfo buf)
+{
 	for (int i = 0; i < vac->nindexes; i++)
 	{
 		IndexBulkDeleteResult *stats = vac->index_stats[i];
 
 		if (stats != NULL)
-			appendStringInfo(&buf,
+			appendStringInfo(buf,
 							 _("index \"%s\": pages: %u in total, %u newly deleted, %u currently deleted, %u reusable\n"),
 							 RelationGetRelationName(vac->indexes[i]), stats->num_pages,
 							 stats->pages_newly_deleted, stats->pages_deleted,
 							 stats->pages_free);
 	}
-	appendStringInfo(&buf, _("system usage: %s"), pg_rusage_show(usage));
-	ereport(verbose ? INFO : LOG, (errmsg_internal("%s", buf.data)));
+}
+
+static void
+report_usage(const ReportStart *start, StringInfo buf)
+{
+	WalUsage	wal = {0};
+	BufferUsage used = {0};
+	long		secs;
+	int			usecs;
+	double		elapsed;
+	double		mb = BLCKSZ / (1024.0 * 1024.0);
+
+	WalUsageAccumDiff(&wal, &pgWalUsage, &start->wal);
+	BufferUsageAccumDiff(&used, &pgBufferUsage, &start->buffers);
+	TimestampDifference(start->time, GetCurrentTimestamp(), &secs, &usecs);
+	elapsed = secs + usecs / 1000000.0;
+	if (track_io_timing)
+		appendStringInfo(buf, _("I/O timings: read: %.3f ms, write: %.3f ms\n"),
+						 (pgStatBlockReadTime - start->read_time) / 1000.0,
+						 (pgStatBlockWriteTime - start->write_time) / 1000.0);
+	appendStringInfo(buf, _("avg read rate: %.3f MB/s, avg write rate: %.3f MB/s\n"),
+					 elapsed > 0 ? used.shared_blks_read * mb / elapsed : 0,
+					 elapsed > 0 ? used.shared_blks_dirtied * mb / elapsed : 0);
+	appendStringInfo(buf, _("buffer usage: %lld hits, %lld misses, %lld dirtied\n"),
+					 (long long) used.shared_blks_hit, (long long) used.shared_blks_read,
+					 (long long) used.shared_blks_dirtied);
+	appendStringInfo(buf, _("WAL usage: %lld records, %lld full page images, %llu bytes\n"),
+					 (long long) wal.wal_records, (long long) wal.wal_fpi,
+					 (unsigned long long) wal.wal_bytes);
+	appendStringInfo(buf, _("system usage: %s"), pg_rusage_show(&start->usage));
+}
+
+static void
+report(VacuumState *vac, const VacuumParams *params, const ReportStart *start)
+{
+	StringInfoData buf;
+
+	if (!report_wanted(params, start->time))
+		return;
+	initStringInfo(&buf);
+	report_table(vac, params, &buf);
+	report_indexes(vac, &buf);
+	report_usage(start, &buf);
+	ereport((params->options & VACOPT_VERBOSE) ? INFO : LOG, (errmsg_internal("%s", buf.data)));
 	pfree(buf.data);
 }
 
@@ -326,13 +429,11 @@ report(VacuumState *vac, VacuumParams *params, const PGRUsage *usage, TimestampT
 void
 tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
 {
-	TransactionId oldest_xmin;
 	MultiXactId oldest_mxact;
-	TimestampTz start = GetCurrentTimestamp();
 	VacuumState vac;
-	PGRUsage	usage;
+	ReportStart start;
 
-	pg_rusage_init(&usage);
+	report_start(&start);
 	pgstat_progress_start_command(PROGRESS_COMMAND_VACUUM, RelationGetRelid(rel));
 	if (params->options & VACOPT_VERBOSE)
 		ereport(INFO,
@@ -340,21 +441,23 @@ tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy
 						get_namespace_name(RelationGetNamespace(rel)),
 						RelationGetRelationName(rel))));
 
-	oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	oldest_mxact = GetOldestMultiXactId();
 	open_vacuum(&vac, rel, params, strategy);
 
 	prune_table(&vac);
 	cleanup_indexes(&vac);
 	if (params->truncate != VACOPTVALUE_DISABLED)
+	{
+		pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_TRUNCATE);
 		vac.released = store_release_empty(rel, vac.store);
+	}
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
-	update_statistics(&vac, oldest_xmin, oldest_mxact);
-	compat_report_vacuum(rel, vac.live, vac.recently_dead + vac.kept_dead, start);
+	update_statistics(&vac, vac.oldest_xmin, oldest_mxact);
+	compat_report_vacuum(rel, vac.live, vac.recently_dead + vac.kept_dead, start.time);
 	collect_orphans_now_and_then();
 	pgstat_progress_end_command();
-	report(&vac, params, &usage, start);
+	report(&vac, params, &start);
 
 	vac_close_indexes(vac.nindexes, vac.indexes, NoLock);
 	pfree(vac.dead);

@@ -260,6 +260,13 @@ typedef struct StorePruneResult
 extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
 							  StorePruneResult *result);
 
+/*
+ * Values of dictionaries that no row uses: "begin" before the number of blocks
+ * is asked for, "end" after all of them were pruned.
+ */
+extern void store_vacuum_begin(StoreDesc *store);
+extern void store_vacuum_end(StoreDesc *store);
+
 /* Index entries are gone and their removal is durable: free the rows (their
  * whole chains), values by reference too.  Ids are quarantined until every
  * transaction that runs now has ended. */

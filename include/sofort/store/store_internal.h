@@ -93,6 +93,22 @@ typedef struct DictTable
 	uint64		slot[FLEXIBLE_ARRAY_MEMBER];
 } DictTable;
 
+/* Codes that rows were seen to use, or that were written since (dict_vacuum.c). */
+typedef struct DictUse
+{
+	uint32		ncodes;			/* later ones count as used */
+	Size		bytes;
+	uint64		bits[FLEXIBLE_ARRAY_MEMBER];
+} DictUse;
+
+typedef enum DictStep
+{
+	DICT_IDLE,
+	DICT_MARKING,				/* writers mark; others have not ended yet */
+	DICT_COUNTING,				/* VACUUM looks at all rows */
+	DICT_UNLINKED				/* unused values wait to be freed */
+} DictStep;
+
 /* Secondary data of a dictionary: value -> code. */
 typedef struct DictIndex
 {
@@ -100,6 +116,23 @@ typedef struct DictIndex
 	DictionaryHeader *dictionary;
 	DictTable  *volatile table; /* NULL until built after a restart */
 	DictTable  *retired;
+
+	/* dictionary lock */
+	uint64	   *absent;			/* bit per code that is not in the table */
+	uint32		nabsent_bits;
+	uint32		nfree;			/* codes to be given out again, descending */
+	uint32	   *free;
+	uint32		nfree_size;
+
+	/* of VACUUM */
+	DictStep	step;
+	DictUse    *use;			/* read by writers */
+	uint64		wait_for;		/* horizon at which the next step may be done */
+	uint64		last_used;		/* values in use when counted last */
+	uint32		nunlinked;
+	uint32	   *unlinked;
+	DictUse    *retired_use;
+	uint64		retired_use_epoch;
 } DictIndex;
 
 /*
@@ -123,6 +156,13 @@ typedef struct FreeChunk
 	uint64		entry[FLEXIBLE_ARRAY_MEMBER];
 } FreeChunk;
 
+/* A chain with a version that this transaction has ended (garbage.c). */
+typedef struct GarbageChain
+{
+	uint64		root;
+	uint64		ended_by;		/* FullTransactionId */
+} GarbageChain;
+
 struct StoreShared
 {
 	StoreId		id;
@@ -132,6 +172,7 @@ struct StoreShared
 	pg_atomic_uint64 append;
 	pg_atomic_uint32 current_shape; /* for new blocks; UINT32_MAX: none yet */
 	pg_atomic_uint32 nfree;		/* hint: ranges in both lists */
+	pg_atomic_uint32 nmarking;	/* dictionaries whose use writers mark */
 
 	/* structure lock */
 	bool		append_ready;	/* the next three are set */
@@ -146,6 +187,10 @@ struct StoreShared
 	FreeChunk  *free;			/* usable at once */
 	FreeChunk  *quarantine_head;
 	FreeChunk  *quarantine_tail;
+	GarbageChain *ring;			/* ring_size entries, a power of two */
+	uint32		ring_size;
+	uint32		ring_head;		/* next to be filled */
+	uint32		ring_tail;		/* oldest */
 
 	pg_atomic_uint64 live;
 	pg_atomic_uint64 dead;
@@ -354,6 +399,14 @@ extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const
 									int len, const char *values, uint32 n, uint64 limit);
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
 extern void dictionary_free_index(DictIndex *index);
+extern bool dictionary_is_absent(const DictIndex *index, uint32 code);
+extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use,
+							  uint32 nunused);
+extern void dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n);
+
+/* ---- dict_vacuum.c ---- */
+extern void dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref);
+extern bool dictionary_code_is_used(const DictUse *use, uint32 code);
 
 /* ---- value.c ---- */
 extern MemoryContext value_context(void);
@@ -426,6 +479,13 @@ extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
+extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead,
+							  int max);
+
+/* ---- garbage.c ---- */
+extern bool garbage_note(StoreDesc *store, uint64 root);
+extern void garbage_collect(StoreDesc *store);
+extern void garbage_free_all(StoreShared *shared);
 
 /* ---- ops.c ---- */
 extern const TxnStoreOps StoreOps;

@@ -1,0 +1,245 @@
+/*-------------------------------------------------------------------------
+ *
+ * dict_vacuum.c
+ *	  Values of dictionaries that no row uses any more (store/README.md,
+ *	  "Unused values").
+ *
+ * VACUUM does this in steps, each of which waits for transactions to end; where
+ * nothing else runs, one VACUUM does them all.  Nothing here is durable but that
+ * a value is gone: a crash in between forgets the steps, no value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/store/store_internal.h"
+
+#define COUNT_FROM		128		/* values: smaller dictionaries are left alone */
+
+#define BIT_WORD(code)	((code) / 64)
+#define BIT_MASK(code)	(UINT64CONST(1) << ((code) % 64))
+
+/* ---- which codes are used ---- */
+
+bool
+dictionary_code_is_used(const DictUse *use, uint32 code)
+{
+	return code >= use->ncodes ||
+		(word_read(&use->bits[BIT_WORD(code)]) & BIT_MASK(code)) != 0;
+}
+
+static inline void
+mark_used(DictUse *use, uint32 code)
+{
+	if (!dictionary_code_is_used(use, code))
+		__atomic_fetch_or(&use->bits[BIT_WORD(code)], BIT_MASK(code), __ATOMIC_SEQ_CST);
+}
+
+static void
+mark_column(DictUse *use, const ShapeHeader *s, const ShapeColumn *c, const RowRef *ref)
+{
+	const char *record = (const char *) ref->words;
+	const char *p = (const char *) ref->block + c->offset + (Size) ref->index * c->stride;
+
+	if (c->null_bit != SHAPE_NEVER_NULL &&
+		(record[s->null_offset + c->null_bit / 8] & (1 << (c->null_bit % 8))))
+		return;
+	mark_used(use, c->width == 1 ? *(const uint8 *) p :
+			  c->width == 2 ? *(const uint16 *) p : *(const uint32 *) p);
+}
+
+/*
+ * Note the codes of a row: one that VACUUM met, or one that is being written
+ * and cannot be seen yet.  Inside an epoch.
+ */
+void
+dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref)
+{
+	DictIndex  *index;
+
+	for (index = shared->dictionaries; index != NULL; index = index->next)
+	{
+		DictUse    *use = __atomic_load_n(&index->use, __ATOMIC_ACQUIRE);
+		PMPtr		dictionary;
+		int			k;
+
+		if (use == NULL)
+			continue;
+		dictionary = pm_ptr(index->dictionary);
+		for (k = 0; k < s->ncolumns; k++)
+			if (s->columns[k].encoding == ENCODING_DICTIONARY &&
+				s->columns[k].dictionary == dictionary)
+				mark_column(use, s, &s->columns[k], ref);
+	}
+}
+
+/* ---- VACUUM; it is alone on its table ---- */
+
+static void
+free_retired_use(DictIndex *index)
+{
+	if (index->retired_use != NULL && epoch_passed(index->retired_use_epoch))
+	{
+		arena_free(index->retired_use);
+		index->retired_use = NULL;
+	}
+}
+
+/* Writers need not mark any more. */
+static void
+stop_marking(StoreShared *shared, DictIndex *index)
+{
+	DictUse    *use = index->use;
+
+	__atomic_store_n(&index->use, NULL, __ATOMIC_RELEASE);
+	pg_atomic_fetch_sub_u32(&shared->nmarking, 1);
+	pg_atomic_fetch_sub_u64(&shared->bytes_dram, use->bytes);
+	index->step = DICT_IDLE;
+	index->retired_use = use;
+	index->retired_use_epoch = epoch_advance();
+}
+
+/*
+ * Step 1: from now on writers mark what they use.  Who writes already may not
+ * have seen that: the rows are counted when these have ended.
+ */
+static void
+start_marking(StoreShared *shared, DictIndex *index)
+{
+	uint32		n = (uint32) index->dictionary->values.count;
+	Size		bytes = offsetof(DictUse, bits) + (BIT_WORD(n) + 1) * sizeof(uint64);
+	DictUse    *use;
+
+	if (index->retired_use != NULL)
+		return;
+	use = arena_alloc(bytes, ARENA_ZERO | ARENA_NO_OOM);
+	if (use == NULL)
+		return;
+	use->ncodes = n;
+	use->bytes = bytes;
+	pg_atomic_fetch_add_u64(&shared->bytes_dram, bytes);
+	__atomic_store_n(&index->use, use, __ATOMIC_SEQ_CST);
+	pg_atomic_fetch_add_u32(&shared->nmarking, 1);
+	index->wait_for = txn_next_fxid();
+	index->step = DICT_MARKING;
+}
+
+/* Is it worth counting?  When there are twice as many values as were used. */
+static bool
+has_grown(const DictIndex *index)
+{
+	uint64		n = index->dictionary->values.count - index->nfree;
+
+	return n >= COUNT_FROM && n >= 2 * index->last_used;
+}
+
+/* Large dictionaries that nobody has used since the start have no index yet. */
+static void
+attach_large(StoreDesc *store)
+{
+	const StoreHeader *header = store->header;
+	uint64		i;
+
+	for (i = 0; i < header->columns.count; i++)
+	{
+		PMPtr		p = column_get(header, i)->dictionary;
+
+		if (p != PM_NULL && ((DictionaryHeader *) pm_deref(p))->values.count >= COUNT_FROM)
+			(void) dictionary_attach(store->shared, pm_deref(p));
+	}
+}
+
+/*
+ * Step 3: of the values that were unlinked from the index, those that still
+ * nobody uses are freed, and their codes can be given out again.  Who found one
+ * before it was unlinked has ended, and has marked it if it wrote it.
+ */
+static void
+free_unlinked(StoreShared *shared, DictIndex *index)
+{
+	uint32		n = 0;
+	uint32		i;
+
+	for (i = 0; i < index->nunlinked; i++)
+	{
+		uint32		code = index->unlinked[i];
+
+		/* used after all: it stays unlinked, and is looked at next time */
+		if (dictionary_code_is_used(index->use, code))
+			continue;
+		index->unlinked[i] = index->unlinked[n];
+		index->unlinked[n++] = code;
+		if (index->dictionary->attlen < 0)
+			pm_free(dictionary_element(index->dictionary, code), 1);
+		SOFORT_STOP("dictionary-value-freed");
+	}
+	dictionary_give_codes(shared, index, n);
+	stop_marking(shared, index);
+}
+
+/* Before VACUUM looks at the rows. */
+void
+store_vacuum_begin(StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+	uint64		horizon = txn_horizon(NULL);
+	DictIndex  *index;
+
+	attach_large(store);
+	for (index = shared->dictionaries; index != NULL; index = index->next)
+	{
+		free_retired_use(index);
+		if (index->step == DICT_COUNTING)
+			index->step = DICT_MARKING; /* the last VACUUM did not finish */
+		if (index->step == DICT_UNLINKED && horizon >= index->wait_for)
+			free_unlinked(shared, index);
+		if (index->step == DICT_IDLE && has_grown(index))
+		{
+			start_marking(shared, index);
+			horizon = txn_horizon(NULL);
+		}
+		if (index->step == DICT_MARKING && horizon >= index->wait_for)
+			index->step = DICT_COUNTING;
+	}
+}
+
+/*
+ * Step 2: VACUUM has seen all rows.  If less than half of the values are used,
+ * the others leave the index.
+ */
+static void
+unlink_unused(StoreShared *shared, DictIndex *index)
+{
+	DictUse    *use = index->use;
+	uint32		nunused = 0;
+	uint32		code;
+
+	for (code = 0; code < use->ncodes; code++)
+		if (!dictionary_code_is_used(use, code) && !dictionary_is_absent(index, code))
+			nunused++;
+	index->last_used = index->dictionary->values.count - index->nfree - nunused;
+	if (nunused < index->last_used || !dictionary_unlink(shared, index, use, nunused))
+	{
+		stop_marking(shared, index);
+		return;
+	}
+	SOFORT_STOP("dictionary-values-unlinked");
+	index->wait_for = txn_next_fxid();
+	index->step = DICT_UNLINKED;
+}
+
+/* After VACUUM has looked at all rows. */
+void
+store_vacuum_end(StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+	DictIndex  *index;
+
+	for (index = shared->dictionaries; index != NULL; index = index->next)
+	{
+		if (index->step == DICT_COUNTING)
+			unlink_unused(shared, index);
+		if (index->step == DICT_UNLINKED && txn_horizon(NULL) >= index->wait_for)
+			free_unlinked(shared, index);
+	}
+}

@@ -1,0 +1,220 @@
+# Space comes back without VACUUM FULL: old versions of updated rows, also of one
+# hot row and after an old snapshot has ended; values of dictionaries that no row
+# uses any more, whoever looks at them meanwhile and wherever a crash hits.
+# SOFORT_LONG: a hot row is updated a million times instead of 20,000 times.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use SofortNode;
+use Test::More;
+
+my $node = SofortNode->new('space');
+$node->init(conf => [ 'autovacuum = off', 'jit = off', "sofort.pool_size = '1GB'" ]);
+$node->start;
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+sub bytes { return sql("SELECT pool_bytes FROM sofort.tables WHERE relation = '$_[0]'::regclass"); }
+
+# ---- updates at random: updaters free what nobody sees any more ----
+sql(q{CREATE TABLE t (id int PRIMARY KEY, n int, v bigint, s text) USING sofort;
+	INSERT INTO t SELECT i, 0, i * 7, 'row number ' || i % 100 FROM generate_series(1, 4000) i;
+	CREATE PROCEDURE churn(rounds int, commits boolean) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR r IN 1 .. rounds * 4000 LOOP
+			UPDATE t SET n = n + 1 WHERE id = 1 + (r * 1777) % 4000;
+			IF commits THEN COMMIT; END IF;
+		END LOOP;
+	END $$});
+my $live = bytes('t');
+sql('CALL churn(12, true)');
+cmp_ok(bytes('t'), '<', 2.5 * $live, 'a table without VACUUM stays within 2.5 times its size');
+is(sql('SELECT count(*), min(n), max(n) FROM t'), '4000|12|12', 'and no update is lost');
+is(sql('SET enable_seqscan = off; SELECT count(*) FROM generate_series(1, 4000) i JOIN t ON t.id = i AND n = 12'), 4000, 'each row is found by its index');
+is($node->verify_problems, '', 'updates: verify');
+
+# an old snapshot keeps what it sees; VACUUM frees it afterwards
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
+sql('CALL churn(3, true)');
+is($old->query_safe('SELECT count(*), min(n), max(n) FROM t'), '4000|12|12', 'an old snapshot sees its versions');
+is($old->query_safe('SET enable_seqscan = off; SELECT count(*) FROM generate_series(1, 4000) i JOIN t ON t.id = i AND n = 12'), 4000, 'also by the index');
+my $grown = bytes('t');
+$old->query_safe('COMMIT');
+sql('VACUUM t; CALL churn(5, true)');
+cmp_ok(bytes('t'), '<=', $grown, 'when it has ended, its space is used again');
+is(sql('SELECT count(*), min(n), max(n) FROM t'), '4000|20|20', 'no update is lost');
+
+# killed between unlinking old versions and freeing them
+ok($node->crash_at('store-garbage-unlinked', 'CALL churn(2, true)', 5), 'killed while old versions are freed');
+$node->start;
+is($node->verify_problems, '', 'killed while old versions are freed: verify');
+is(sql('SELECT count(*) FROM t WHERE n BETWEEN 20 AND 22'), 4000, 'no row is lost');
+sql('VACUUM t');
+is($node->verify_problems, '', 'after VACUUM: verify');
+
+# two sessions, one of them waits with unlinked versions while VACUUM runs
+$node->arm('store-garbage-unlinked', 'wait');
+my $updater = $node->background_psql('postgres');
+$updater->query_until(qr/start/, "\\echo start\nCALL churn(2, true);\n");
+ok($node->wait_at('store-garbage-unlinked'), 'an updater waits with unlinked versions');
+sql('VACUUM t; UPDATE t SET n = n + 1 WHERE id IN (SELECT id FROM t WHERE id % 3 = 0 FOR UPDATE SKIP LOCKED); VACUUM t');
+$node->disarm('store-garbage-unlinked');
+$updater->query_safe('SELECT 1');
+$updater->quit;
+is($node->verify_problems, '', 'beside VACUUM: verify');
+is(sql('SELECT count(*), count(DISTINCT id) FROM t'), '4000|4000', 'beside VACUUM: every row once');
+
+# ---- a hot row is found in constant time, also beside an old snapshot ----
+my $updates = $ENV{SOFORT_LONG} ? 1_000_000 : 20_000;
+sql(q{CREATE TABLE hot (id int PRIMARY KEY, n int) USING sofort; INSERT INTO hot SELECT i, 0 FROM generate_series(1, 100) i;
+	CREATE PROCEDURE heat(updates int) LANGUAGE plpgsql AS $$
+	BEGIN FOR r IN 1 .. updates LOOP UPDATE hot SET n = n + 1 WHERE id = 7; COMMIT; END LOOP; END $$});
+
+# Cache misses of looking for the row, in a session of its own
+sub misses
+{
+	return sql(q{SET enable_seqscan = off; SET sofort.scm_read_latency = 1;
+		SELECT n FROM hot WHERE id = 7 \gset
+		SELECT read_delays AS before FROM sofort_test.flush_counters() \gset
+		SELECT n FROM hot WHERE id = 7 \gset
+		SELECT read_delays - :before FROM sofort_test.flush_counters()});
+}
+sql('CALL heat(1)');
+my $few = misses();
+cmp_ok($few, '>', 0, "looking for a row that was updated once: $few cache misses");
+$live = bytes('hot');
+sql("CALL heat($updates)");
+is(sql('SELECT n FROM hot WHERE id = 7'), $updates + 1, "after $updates updates the row is right");
+cmp_ok(misses(), '<=', $few, 'and found as fast as after one');
+cmp_ok(bytes('hot'), '<', $live + 200_000, 'it has taken no space to speak of');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hot');
+$old->query_safe('DECLARE c CURSOR FOR SELECT n FROM hot WHERE id = 7');
+sql("CALL heat($updates)");
+cmp_ok(misses(), '<=', $few, "$updates updates beside an old snapshot: as fast");
+is($old->query_safe('FETCH c'), $updates + 1, 'its cursor sees its version');
+is($old->query_safe('SELECT n FROM hot WHERE id = 7'), $updates + 1, 'and so does a query');
+$grown = bytes('hot');
+$old->query_safe('COMMIT');
+sql('VACUUM hot; VACUUM hot');
+cmp_ok(bytes('hot'), '<', $live + ($grown - $live) / 4, 'when it has ended, the space goes back');
+is(sql('SELECT n FROM hot WHERE id = 7'), 2 * $updates + 1, 'the row is right');
+is($node->verify_problems, '', 'hot row: verify');
+
+# ---- values of dictionaries that nobody uses ----
+sql(q{CREATE TABLE d (id int PRIMARY KEY, status text, day date, n int) USING sofort;
+	INSERT INTO d SELECT i, 'initial status ' || i % 400, '2000-01-01'::date + i % 400, 0 FROM generate_series(1, 3000) i;
+	CREATE PROCEDURE day(first int, last int) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR r IN first .. last LOOP
+			UPDATE d SET status = 'status of day ' || r || ' number ' || id % 500, day = '2001-01-01'::date + r * 500 + id % 500;
+			COMMIT;
+		END LOOP;
+	END $$});
+
+sub entries
+{
+	return sql("SELECT dictionary_entries FROM sofort.columns WHERE relation = 'd'::regclass AND column_name = 'status'");
+}
+
+sub contents_are
+{
+	my ($day, $what) = @_;
+	is(sql("SELECT count(*) FROM d WHERE status = 'status of day $day number ' || id % 500 AND day = '2001-01-01'::date + $day * 500 + id % 500"),
+		3000, "$what: every value is right");
+	is($node->verify_problems, '', "$what: verify");
+	return;
+}
+is(entries(), 400, 'a dictionary');
+sql('CALL day(1, 4)');
+is(entries(), 2400, 'it grows with new values');
+sql('VACUUM d; VACUUM d; VACUUM d');
+is(entries(), 500, 'VACUUM frees the values that no row uses');
+contents_are(4, 'freed');
+sql('CALL day(5, 6); VACUUM d; VACUUM d; VACUUM d');
+my $size = bytes('d');
+foreach my $day (3 .. 20)
+{
+	sql('CALL day(' . ($day * 2 + 1) . ', ' . ($day * 2 + 2) . '); VACUUM d; VACUUM d; VACUUM d');
+}
+is(entries(), 500, 'after forty days: as many values as are used');
+cmp_ok(bytes('d'), '<=', 1.1 * $size, 'a column with ever new values does not grow');
+contents_are(42, 'forty days');
+
+# An old snapshot reads old values; a transaction that has found a value, or
+# copies its code, keeps it.
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM d');
+sql('CALL day(43, 46); VACUUM d; VACUUM d; VACUUM d');
+is($old->query_safe(q{SELECT count(*) FROM d WHERE status = 'status of day 42 number ' || id % 500}), 3000, 'an old snapshot reads its values');
+$old->query_safe('COMMIT');
+my $writer = $node->background_psql('postgres');
+$writer->query_safe(q{BEGIN; INSERT INTO d VALUES (-1, 'status of day 43 number 7', '2000-02-02', 1)});
+sql('VACUUM d; VACUUM d');
+$writer->query_safe(q{INSERT INTO d VALUES (-2, 'status of day 44 number 8', '2000-02-02', 1)});
+sql('VACUUM d; VACUUM d');
+$writer->query_safe('COMMIT');
+is(sql(q{SELECT string_agg(status, ', ' ORDER BY id DESC) FROM d WHERE id < 0}), 'status of day 43 number 7, status of day 44 number 8', 'a value that was found stays');
+sql('VACUUM d; UPDATE d SET n = n + 1; VACUUM d; UPDATE d SET n = n + 1; VACUUM d; VACUUM d');
+is(entries(), 502, 'the others go');
+is(sql(q{SELECT string_agg(status, ', ' ORDER BY id DESC) FROM d WHERE id < 0}), 'status of day 43 number 7, status of day 44 number 8', 'codes that updates copied');
+sql('DELETE FROM d WHERE id < 0');
+contents_are(46, 'old snapshot, open writer');
+
+# the same value again, between being unlinked and being freed
+$writer->query_safe('BEGIN; CREATE TEMP TABLE holds_the_horizon ON COMMIT DROP AS SELECT 1');
+sql('CALL day(47, 50)');
+sql('VACUUM d');
+$writer->query_safe('COMMIT; BEGIN; CREATE TEMP TABLE holds_the_horizon ON COMMIT DROP AS SELECT 1');
+sql('VACUUM d');
+sql(q{INSERT INTO d SELECT -i, 'status of day 47 number ' || i, '2000-01-01', 1 FROM generate_series(1, 20) i});
+$writer->query_safe('COMMIT');
+sql('VACUUM d; VACUUM d; VACUUM d');
+is(sql(q{SELECT count(*) FROM d WHERE id < 0 AND status = 'status of day 47 number ' || -id}), 20, 'a value that comes again while it goes');
+sql('DELETE FROM d WHERE id < 0');
+contents_are(50, 'values again');
+
+# killed in every step; a code is given out again
+my $day = 50;
+foreach my $case ([ 'dictionary-values-unlinked', 'VACUUM d; VACUUM d; VACUUM d', 1 ], [ 'dictionary-value-freed', 'VACUUM d; VACUUM d; VACUUM d', 300 ],
+	[ 'dictionary-value-durable', q{CALL day(1000, 1000)}, 100 ])
+{
+	my ($point, $statement, $nth) = @$case;
+	sql('CALL day(' . ($day + 1) . ', ' . ($day + 4) . ')');
+	$day += 4;
+	sql('VACUUM d; VACUUM d; VACUUM d') if $point eq 'dictionary-value-durable';
+	ok($node->crash_at($point, $statement, $nth), "killed at $point");
+	$node->start;
+	contents_are($day, "killed at $point");
+	sql('VACUUM d; VACUUM d; VACUUM d');
+	contents_are($day, "killed at $point, and VACUUM");
+	cmp_ok(entries(), '<=', 1000, "killed at $point: values that nobody uses go");
+}
+
+# ---- DROP and TRUNCATE: to the byte, but for what the pool itself has learned ----
+foreach my $how ('DROP TABLE x', 'TRUNCATE x; DROP TABLE x', 'BEGIN; DROP TABLE x; ROLLBACK; DROP TABLE x')
+{
+	my $used;
+	foreach my $round (1, 2)
+	{
+		$used = sql('SELECT used_bytes FROM sofort.pool');
+		sql("CREATE TABLE x (id int PRIMARY KEY, v text) USING sofort; INSERT INTO x SELECT i, repeat('x', i % 300) FROM generate_series(1, 5000) i; UPDATE x SET v = v || 'y'; $how");
+	}
+	is(sql('SELECT used_bytes FROM sofort.pool'), $used, "$how: as many bytes are used as before");
+}
+
+# ---- counts of rows, also after a crash ----
+sql(q{CREATE TABLE counted (id int PRIMARY KEY, v int) USING sofort; INSERT INTO counted SELECT i, 0 FROM generate_series(1, 3000) i;
+	BEGIN; INSERT INTO counted SELECT i, 0 FROM generate_series(4001, 5000) i; ROLLBACK;
+	DELETE FROM counted WHERE id <= 500});
+is(sql(q{SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'counted'::regclass}), '2500|1500', 'live and dead rows');
+$node->kill9;
+$node->start;
+is(sql(q{SELECT count(*) FROM counted; SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'counted'::regclass}), "2500\n2500|1500", 'live and dead rows after a crash');
+sql('VACUUM counted');
+is(sql(q{SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'counted'::regclass}), '2500|0', 'live and dead rows after VACUUM');
+
+$node->stop;
+$node->teardown_node;
+done_testing();
