@@ -177,6 +177,27 @@ SKIP:
 	ok($small->wait_new_life($life), 'file system nearly full: crash-restart');
 	is($small->safe_psql('postgres', 'SELECT count(*) FROM f'), $done * 200 + 500, 'file system nearly full: all rows after that');
 	is($small->verify_problems, '', 'file system nearly full: verify');
+	# what makes room works when there is none: fill it up
+	$small->safe_psql('postgres', q{CREATE TABLE h (i int PRIMARY KEY, v text) USING sofort; CREATE SEQUENCE h_i;
+		CREATE TABLE e (i int, v text) USING sofort; INSERT INTO e SELECT g, 'e' FROM generate_series(1, 3000) g});
+	foreach my $rows (1000, 100, 10, 1)
+	{
+		foreach (1 .. 400)
+		{
+			last if $small->error_of("INSERT INTO h SELECT nextval('h_i'), repeat('h', 800) FROM generate_series(1, $rows)") ne '';
+		}
+	}
+	my $before = $small->safe_psql('postgres', 'SELECT count(*) FROM h');
+	like($small->error_of(q{INSERT INTO h SELECT -g, repeat('h', 800) FROM generate_series(1, 100) g}), qr/^53100: /, "file system full: not even 100 rows beside $before");
+	is($small->error_of('BEGIN; DELETE FROM h WHERE i % 2 = 0; ROLLBACK'), '', 'DELETE, rolled back');
+	is($small->safe_psql('postgres', 'SELECT count(*) FROM h'), $before, 'nothing is lost');
+	is($small->error_of('TRUNCATE e'), '', 'TRUNCATE works');
+	is($small->error_of('DELETE FROM h'), '', 'DELETE works');
+	is($small->error_of('VACUUM h'), '', 'VACUUM works');
+	$small->safe_psql('postgres', 'SELECT txid_current(); VACUUM h; SELECT txid_current()');
+	is($small->error_of(q{INSERT INTO h SELECT -g, repeat('h', 800) FROM generate_series(1, 1000) g}), '', 'and there is room again');
+	is($small->error_of('DROP TABLE h'), '', 'DROP TABLE works');
+	is($small->verify_problems, '', 'room was made: verify');
 	$small->stop;
 	$small->teardown_node;
 }

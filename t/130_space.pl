@@ -47,6 +47,8 @@ sql('VACUUM t; CALL churn(5, true)');
 cmp_ok(bytes('t'), '<=', $grown, 'when it has ended, its space is used again');
 is(sql('SELECT count(*), min(n), max(n) FROM t'), '4000|20|20', 'no update is lost');
 
+$old->quit;
+
 # killed between unlinking old versions and freeing them
 ok($node->crash_at('store-garbage-unlinked', 'CALL churn(2, true)', 5), 'killed while old versions are freed');
 $node->start;
@@ -82,25 +84,32 @@ sub misses
 		SELECT n FROM hot WHERE id = 7 \gset
 		SELECT read_delays - :before FROM sofort_test.flush_counters()});
 }
+$old = $node->background_psql('postgres');
 sql('CALL heat(1)');
 my $few = misses();
 cmp_ok($few, '>', 0, "looking for a row that was updated once: $few cache misses");
 $live = bytes('hot');
 sql("CALL heat($updates)");
 is(sql('SELECT n FROM hot WHERE id = 7'), $updates + 1, "after $updates updates the row is right");
-cmp_ok(misses(), '<=', $few, 'and found as fast as after one');
+# (one more: by now blocks have minipages)
+cmp_ok(misses(), '<=', $few + 1, 'and found as fast as after one');
 cmp_ok(bytes('hot'), '<', $live + 200_000, 'it has taken no space to speak of');
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hot');
 $old->query_safe('DECLARE c CURSOR FOR SELECT n FROM hot WHERE id = 7');
 sql("CALL heat($updates)");
-cmp_ok(misses(), '<=', $few, "$updates updates beside an old snapshot: as fast");
+cmp_ok(misses(), '<=', $few + 1, "$updates updates beside an old snapshot: as fast");
 is($old->query_safe('FETCH c'), $updates + 1, 'its cursor sees its version');
 is($old->query_safe('SELECT n FROM hot WHERE id = 7'), $updates + 1, 'and so does a query');
 $grown = bytes('hot');
 $old->query_safe('COMMIT');
-sql('VACUUM hot; VACUUM hot');
-cmp_ok(bytes('hot'), '<', $live + ($grown - $live) / 4, 'when it has ended, the space goes back');
-is(sql('SELECT n FROM hot WHERE id = 7'), 2 * $updates + 1, 'the row is right');
+sql('VACUUM hot; SELECT txid_current(); VACUUM hot');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hot');
+sql("CALL heat($updates)");
+cmp_ok(bytes('hot'), '<', 1.1 * $grown, 'when it has ended, its space is used again');
+$old->query_safe('COMMIT');
+is(sql('SELECT n FROM hot WHERE id = 7'), 3 * $updates + 1, 'the row is right');
+sql('DELETE FROM hot; VACUUM hot; SELECT txid_current(); VACUUM hot; SELECT txid_current(); VACUUM hot');
+cmp_ok(bytes('hot'), '<', $grown / 2, 'and goes back to the pool');
 is($node->verify_problems, '', 'hot row: verify');
 
 # ---- values of dictionaries that nobody uses ----
@@ -127,17 +136,26 @@ sub contents_are
 	is($node->verify_problems, '', "$what: verify");
 	return;
 }
+
+# Each step waits for transactions that a reader's snapshot could stand for.
+sub vacuum
+{
+	sql('VACUUM d; SELECT txid_current(); VACUUM d; SELECT txid_current(); VACUUM d; SELECT txid_current()');
+	return;
+}
 is(entries(), 400, 'a dictionary');
 sql('CALL day(1, 4)');
 is(entries(), 2400, 'it grows with new values');
-sql('VACUUM d; VACUUM d; VACUUM d');
+vacuum();
 is(entries(), 500, 'VACUUM frees the values that no row uses');
 contents_are(4, 'freed');
-sql('CALL day(5, 6); VACUUM d; VACUUM d; VACUUM d');
+sql('CALL day(5, 6)');
+vacuum();
 my $size = bytes('d');
 foreach my $day (3 .. 20)
 {
-	sql('CALL day(' . ($day * 2 + 1) . ', ' . ($day * 2 + 2) . '); VACUUM d; VACUUM d; VACUUM d');
+	sql('CALL day(' . ($day * 2 + 1) . ', ' . ($day * 2 + 2) . ')');
+	vacuum();
 }
 is(entries(), 500, 'after forty days: as many values as are used');
 cmp_ok(bytes('d'), '<=', 1.1 * $size, 'a column with ever new values does not grow');
@@ -146,7 +164,8 @@ contents_are(42, 'forty days');
 # An old snapshot reads old values; a transaction that has found a value, or
 # copies its code, keeps it.
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM d');
-sql('CALL day(43, 46); VACUUM d; VACUUM d; VACUUM d');
+sql('CALL day(43, 46)');
+vacuum();
 is($old->query_safe(q{SELECT count(*) FROM d WHERE status = 'status of day 42 number ' || id % 500}), 3000, 'an old snapshot reads its values');
 $old->query_safe('COMMIT');
 my $writer = $node->background_psql('postgres');
@@ -156,7 +175,7 @@ $writer->query_safe(q{INSERT INTO d VALUES (-2, 'status of day 44 number 8', '20
 sql('VACUUM d; VACUUM d');
 $writer->query_safe('COMMIT');
 is(sql(q{SELECT string_agg(status, ', ' ORDER BY id DESC) FROM d WHERE id < 0}), 'status of day 43 number 7, status of day 44 number 8', 'a value that was found stays');
-sql('VACUUM d; UPDATE d SET n = n + 1; VACUUM d; UPDATE d SET n = n + 1; VACUUM d; VACUUM d');
+foreach (1 .. 4) { sql('UPDATE d SET n = n + 1'); vacuum(); }
 is(entries(), 502, 'the others go');
 is(sql(q{SELECT string_agg(status, ', ' ORDER BY id DESC) FROM d WHERE id < 0}), 'status of day 43 number 7, status of day 44 number 8', 'codes that updates copied');
 sql('DELETE FROM d WHERE id < 0');
@@ -170,27 +189,51 @@ $writer->query_safe('COMMIT; BEGIN; CREATE TEMP TABLE holds_the_horizon ON COMMI
 sql('VACUUM d');
 sql(q{INSERT INTO d SELECT -i, 'status of day 47 number ' || i, '2000-01-01', 1 FROM generate_series(1, 20) i});
 $writer->query_safe('COMMIT');
-sql('VACUUM d; VACUUM d; VACUUM d');
+vacuum();
 is(sql(q{SELECT count(*) FROM d WHERE id < 0 AND status = 'status of day 47 number ' || -id}), 20, 'a value that comes again while it goes');
 sql('DELETE FROM d WHERE id < 0');
 contents_are(50, 'values again');
 
 # killed in every step; a code is given out again
 my $day = 50;
-foreach my $case ([ 'dictionary-values-unlinked', 'VACUUM d; VACUUM d; VACUUM d', 1 ], [ 'dictionary-value-freed', 'VACUUM d; VACUUM d; VACUUM d', 300 ],
+my $vacuums = 'VACUUM d; SELECT txid_current(); ' x 12;
+foreach my $case ([ 'dictionary-values-unlinked', $vacuums, 1 ], [ 'dictionary-value-freed', $vacuums, 300 ],
 	[ 'dictionary-value-durable', q{CALL day(1000, 1000)}, 100 ])
 {
 	my ($point, $statement, $nth) = @$case;
 	sql('CALL day(' . ($day + 1) . ', ' . ($day + 4) . ')');
 	$day += 4;
-	sql('VACUUM d; VACUUM d; VACUUM d') if $point eq 'dictionary-value-durable';
+	vacuum() if $point eq 'dictionary-value-durable';
 	ok($node->crash_at($point, $statement, $nth), "killed at $point");
 	$node->start;
 	contents_are($day, "killed at $point");
-	sql('VACUUM d; VACUUM d; VACUUM d');
+	vacuum();
 	contents_are($day, "killed at $point, and VACUUM");
 	cmp_ok(entries(), '<=', 1000, "killed at $point: values that nobody uses go");
 }
+
+# ---- columns that have no values at first, or are added: decided when they have ----
+sql(q{CREATE TABLE late (id int PRIMARY KEY, empty text, n numeric) USING sofort;
+	CREATE TABLE late_heap (LIKE late) USING heap;
+	CREATE PROCEDURE both(statement text) LANGUAGE plpgsql AS $$
+	BEGIN EXECUTE replace(statement, '@', 'late'); EXECUTE replace(statement, '@', 'late_heap'); COMMIT; END $$;
+	CREATE FUNCTION encodings() RETURNS text LANGUAGE sql AS $$
+		SELECT string_agg(column_name || ' ' || encoding, ', ' ORDER BY attnum) FROM sofort.columns WHERE relation = 'late'::regclass AND attnum > 1 $$;
+	CALL both('INSERT INTO @ SELECT i, NULL, i % 10 FROM generate_series(1, 3000) i')});
+is(sql('SELECT encodings()'), 'empty reference, n dictionary', 'a column without values');
+sql(q{CALL both('ALTER TABLE @ ADD COLUMN added text, ADD COLUMN preset text DEFAULT ''preset''');
+	CALL both('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(3001, 9000) i')});
+is(sql('SELECT encodings()'), 'empty dictionary, n dictionary, added dictionary, preset dictionary', 'a dictionary when there are values');
+sql(q{CALL both('UPDATE @ SET added = NULL, preset = NULL WHERE id % 7 = 0');
+	CALL both('UPDATE @ SET empty = ''changed '' || id WHERE id % 5 = 0');
+	CALL both('UPDATE @ SET empty = NULL, added = ''late '' || id % 11 WHERE id % 3 = 0')});
+my $differences = 'SELECT count(*) FROM ((TABLE late EXCEPT ALL TABLE late_heap) UNION ALL (TABLE late_heap EXCEPT ALL TABLE late)) x';
+is(sql($differences), 0, 'late decisions: contents are those of heap');
+$node->kill9;
+$node->start;
+sql(q{CALL both('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(9001, 20000) i')});
+is(sql($differences), 0, 'late decisions: also after a crash');
+is($node->verify_problems, '', 'late decisions: verify');
 
 # ---- DROP and TRUNCATE: to the byte, but for what the pool itself has learned ----
 foreach my $how ('DROP TABLE x', 'TRUNCATE x; DROP TABLE x', 'BEGIN; DROP TABLE x; ROLLBACK; DROP TABLE x')

@@ -62,6 +62,8 @@ typedef struct EpochSlot
 
 #define PM_REASON_BYTES		1024
 
+#define PM_SPARE_GRANULES	8	/* kept back for what makes room */
+
 typedef struct PmShared
 {
 	PoolStatus	status;
@@ -79,6 +81,8 @@ typedef struct PmShared
 	LWLockPadded *slab_locks;	/* SLAB_LOCKS of them */
 
 	pg_atomic_uint64 used_granules;
+	uint32		nspare;			/* segment lock */
+	uint64		spare[PM_SPARE_GRANULES];	/* offsets */
 	uint64		extent_used[PM_MAX_EXTENTS];
 	uint32		extent_hint[PM_MAX_EXTENTS];	/* granules below are used */
 
@@ -194,6 +198,7 @@ extern bool pool_check_agreement(const PoolSuperblock *super, const PoolControl 
 #define PM_FULL_POOL		(-2)
 
 extern void segment_startup(void);
+extern void segment_fill_spare(void);
 extern int	segment_take(uint32 n, int flags, uint64 *offset);
 extern void segment_punch(uint64 offset, uint32 n);
 extern void segment_untake(uint64 offset, uint32 n);

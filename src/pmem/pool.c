@@ -260,6 +260,7 @@ start_pool(PoolRefusal *why)
 						   "Free space on the file system that holds the pool, and restart the server.",
 						   NULL, "could not reserve space for %d processes in sofort pool \"%s\": %s",
 						   MaxBackends, pm_pool_file, rc > 0 ? strerror(rc) : "pool is full");
+	segment_fill_spare();
 	arena_startup();
 	return true;
 }

@@ -18,6 +18,7 @@
 #include "pm_internal.h"
 
 #define WORDS_PER_STEP	512		/* words_prepared grows by a page of words */
+#define SPARE_TRIES		1024	/* granules looked at for storage at the start */
 #define BITMAP_WORDS	(PM_MAX_GRANULES / 64)
 
 static inline uint64 *
@@ -164,12 +165,8 @@ prepare_words(int extent, uint32 limit)
 	return 0;
 }
 
-/*
- * Take n granules: bits set, backed by the file system.  No word is stored yet:
- * after a crash they are free.  Returns 0, an errno, or PM_FULL_.
- */
-int
-segment_take(uint32 n, int flags, uint64 *offset)
+static int
+take_granules(uint32 n, int flags, uint64 *offset)
 {
 	uint64		quota = ((uint64) sofort_pool_size_mb << 20) / PM_GRANULE;
 	int			rc = PM_FULL_POOL;
@@ -211,14 +208,122 @@ segment_take(uint32 n, int flags, uint64 *offset)
 	return rc;
 }
 
+/* ---- spare granules: taken, backed, without a word ---- */
+
+/* One of them, for what makes room; the last ones for write sets alone. */
+static bool
+take_spare(uint32 n, int flags, uint64 *offset)
+{
+	uint32		keep = (flags & PM_NO_QUOTA) ? 0 : PM_SPARE_GRANULES / 2;
+	bool		taken = false;
+
+	if (n != 1 || (flags & (PM_NO_QUOTA | PM_RESERVE_SPARE)) == 0)
+		return false;
+	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
+	if (pm_shared->nspare > keep)
+	{
+		*offset = pm_shared->spare[--pm_shared->nspare];
+		taken = true;
+	}
+	LWLockRelease(pm_shared->segment_lock);
+	return taken;
+}
+
+static bool
+add_spare(uint64 offset)
+{
+	bool		added = false;
+
+	if (back_range(offset, PM_GRANULE) != 0)
+		return false;
+	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
+	if (pm_shared->nspare < PM_SPARE_GRANULES)
+	{
+		pm_shared->spare[pm_shared->nspare++] = offset;
+		added = true;
+	}
+	LWLockRelease(pm_shared->segment_lock);
+	return added;
+}
+
+/* Among granules that were used before; they may still have their storage. */
+static void
+find_spare(void)
+{
+	int			tries = 0;
+	int			e;
+	uint32		g;
+
+	for (e = 0; e < pm_nextents; e++)
+	{
+		uint64	   *bitmap = extent_bitmap(e);
+		uint32		prepared = Min((uint32) pm_extent[e].header->words_prepared,
+								   pm_extent[e].ngranules);
+
+		for (g = 0; g < prepared; g++)
+		{
+			if (pm_shared->nspare == PM_SPARE_GRANULES || tries == SPARE_TRIES)
+				return;
+			if (bit_is_set(bitmap, g))
+				continue;
+			tries++;
+			if (!add_spare(granule_offset(e, g)))
+				continue;
+			set_bits(bitmap, g, 1);
+			pm_shared->extent_used[e]++;
+			pg_atomic_fetch_add_u64(&pm_shared->used_granules, 1);
+		}
+	}
+}
+
+/*
+ * Keep some granules back, with their storage: on a full file system a DELETE
+ * needs a write set, and TRUNCATE an empty store, before they can make room.  No
+ * error if there are none.  When the server starts, after all recovery.
+ */
+void
+segment_fill_spare(void)
+{
+	uint64		offset;
+
+	find_spare();
+	while (pm_shared->nspare < PM_SPARE_GRANULES && take_granules(1, PM_NO_QUOTA, &offset) == 0)
+		pm_shared->spare[pm_shared->nspare++] = offset;
+}
+
+/*
+ * Take n granules: bits set, backed by the file system.  No word is stored yet:
+ * after a crash they are free.  Returns 0, an errno, or PM_FULL_.
+ */
+int
+segment_take(uint32 n, int flags, uint64 *offset)
+{
+	int			rc = take_granules(n, flags, offset);
+
+	if (rc != 0 && take_spare(n, flags, offset))
+		return 0;
+	return rc;
+}
+
 /* ---- giving back ---- */
 
-/* Clear the bits of granules that have no word. */
+/*
+ * Clear the bits of granules that have no word; some may become spare ones
+ * instead.
+ */
 void
 segment_untake(uint64 offset, uint32 n)
 {
 	int			e;
 	uint32		g;
+
+	while (n > 0 && pm_shared->nspare < PM_SPARE_GRANULES && add_spare(offset))
+	{
+		offset += PM_GRANULE;
+		n--;
+	}
+	if (n == 0)
+		return;
 
 	if (!segment_find(offset, &e, &g))
 		elog(PANIC, "sofort: offset " UINT64_FORMAT " is in no extent", offset);

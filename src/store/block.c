@@ -334,6 +334,41 @@ block_append_init(StoreDesc *store)
 	LWLockRelease(structure_lock(store->id));
 }
 
+/*
+ * Columns that had too few values for a decision are looked at again when there
+ * are about 1,000 more rows, then after twice as many, and so on.
+ */
+static void
+decide_late(StoreDesc *store, Bitmapset *indexed)
+{
+	StoreShared *shared = store->shared;
+	const ShapeHeader *s = shape_get(store->header, pg_atomic_read_u32(&shared->current_shape));
+
+	if (s->capacity == 0 || !shape_is_undecided(s))
+	{
+		shared->undecided_rows = 0;
+		shared->undecided_wait = STORE_SAMPLE_ROWS;
+		return;
+	}
+	if (shared->undecided_rows < shared->undecided_wait)
+		return;
+	shape_decide_late(store, indexed);
+	shared->undecided_rows = 0;
+	shared->undecided_wait = Max(shared->undecided_wait * 2, STORE_SAMPLE_ROWS);
+}
+
+/* No more blocks at once than the next decision needs. */
+static uint32
+room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room)
+{
+	uint64		rows;
+
+	if (!shape_is_undecided(s))
+		return room;
+	rows = shared->undecided_wait - Min(shared->undecided_rows, shared->undecided_wait);
+	return Min(room, Max(rows / SOFORT_BLOCK_ROWS, 4));
+}
+
 static void
 grow(StoreDesc *store)
 {
@@ -356,8 +391,11 @@ grow(StoreDesc *store)
 	else
 	{
 		n = choose_run(header->nblocks, shape->block_size,
-					   room_at(header, b, hole != PG_UINT64_MAX ? header->nblocks : 0));
+					   room_until_decision(store->shared, shape,
+										   room_at(header, b, hole != PG_UINT64_MAX ?
+												   header->nblocks : 0)));
 		make_run(store, b, n, shape);
+		store->shared->undecided_rows += (uint64) n * SOFORT_BLOCK_ROWS;
 	}
 	SOFORT_STOP("store-block-published");
 	if (b + n > header->nblocks)
@@ -424,6 +462,7 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 		if (decide && store->header->nblocks >= STORE_SINGLE_BLOCKS &&
 			shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))->capacity == 0)
 			shape_decide(store, indexed);
+		decide_late(store, indexed);
 		give_up_append_range(shared);
 		grow(store);
 	}

@@ -39,7 +39,7 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 
 	if (tupdesc->natts > 0)
 		pm_vector_reserve(&header->columns, tupdesc->natts - 1, header->id,
-						  STORE_METADATA);
+						  STORE_METADATA | PM_RESERVE_SPARE);
 	for (i = 0; i < tupdesc->natts; i++)
 	{
 		if (!TupleDescAttr(tupdesc, i)->attisdropped)

@@ -4,8 +4,8 @@
  *	  Values of dictionaries that no row uses any more (store/README.md,
  *	  "Unused values").
  *
- * VACUUM does this in steps, each of which waits for transactions to end; where
- * nothing else runs, one VACUUM does them all.  Nothing here is durable but that
+ * VACUUM does this in steps, each of which waits for transactions to end: a later
+ * VACUUM does the next one.  Nothing here is durable but that
  * a value is gone: a crash in between forgets the steps, no value.
  *
  *-------------------------------------------------------------------------
@@ -15,6 +15,7 @@
 #include "sofort/store/store_internal.h"
 
 #define COUNT_FROM		128		/* values: smaller dictionaries are left alone */
+#define COUNT_AGAIN		8		/* VACUUMs after which any other is counted */
 
 #define BIT_WORD(code)	((code) / 64)
 #define BIT_MASK(code)	(UINT64CONST(1) << ((code) % 64))
@@ -120,17 +121,23 @@ start_marking(StoreShared *shared, DictIndex *index)
 	pg_atomic_fetch_add_u64(&shared->bytes_dram, bytes);
 	__atomic_store_n(&index->use, use, __ATOMIC_SEQ_CST);
 	pg_atomic_fetch_add_u32(&shared->nmarking, 1);
+	index->vacuums = 0;
 	index->wait_for = txn_next_fxid();
 	index->step = DICT_MARKING;
 }
 
-/* Is it worth counting?  When there are twice as many values as were used. */
+/*
+ * Is it worth counting?  When there are twice as many values as were used; and
+ * now and then, because an old snapshot may have used many.
+ */
 static bool
-has_grown(const DictIndex *index)
+is_due(DictIndex *index)
 {
 	uint64		n = index->dictionary->values.count - index->nfree;
 
-	return n >= COUNT_FROM && n >= 2 * index->last_used;
+	if (n < COUNT_FROM)
+		return false;
+	return n >= 2 * index->last_used || ++index->vacuums >= COUNT_AGAIN;
 }
 
 /* Large dictionaries that nobody has used since the start have no index yet. */
@@ -191,9 +198,10 @@ store_vacuum_begin(StoreDesc *store)
 		free_retired_use(index);
 		if (index->step == DICT_COUNTING)
 			index->step = DICT_MARKING; /* the last VACUUM did not finish */
-		if (index->step == DICT_UNLINKED && horizon >= index->wait_for)
+		/* a reader's xmin may be the next transaction id */
+		if (index->step == DICT_UNLINKED && horizon > index->wait_for)
 			free_unlinked(shared, index);
-		if (index->step == DICT_IDLE && has_grown(index))
+		if (index->step == DICT_IDLE && is_due(index))
 		{
 			start_marking(shared, index);
 			horizon = txn_horizon(NULL);
@@ -239,7 +247,7 @@ store_vacuum_end(StoreDesc *store)
 	{
 		if (index->step == DICT_COUNTING)
 			unlink_unused(shared, index);
-		if (index->step == DICT_UNLINKED && txn_horizon(NULL) >= index->wait_for)
+		if (index->step == DICT_UNLINKED && txn_horizon(NULL) > index->wait_for)
 			free_unlinked(shared, index);
 	}
 }

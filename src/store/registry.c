@@ -330,7 +330,7 @@ directory_slot(void)
 		Registry->free_slots = 0;
 	}
 	i = v->count;
-	pm_vector_reserve(v, i, PM_OWNER_POOL, 0);
+	pm_vector_reserve(v, i, PM_OWNER_POOL, PM_RESERVE_SPARE);
 	pm_vector_publish(v, i + 1);
 	Registry->free_slots++;
 	Registry->free_from = i;
@@ -350,8 +350,9 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts, 
 
 	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
 	i = directory_slot();
+	/* TRUNCATE makes a store before it makes room */
 	pm_reserve(&r, PM_OWNER_POOL, sizeof(StoreHeader), pm_vector_get(&PoolSuper->stores, i), 1,
-			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO);
+			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO | PM_RESERVE_SPARE);
 	header = r.addr;
 	header->magic = SOFORT_STORE_MAGIC;
 	header->state = STORE_LIVE;

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sample.c
- *	  Deciding the encodings from the first 1,016 rows.
+ *	  Deciding the encodings from the first 1,016 rows; for columns that had
+ *	  hardly a value then, or are younger, from the first rows that do.
  *
  * A dictionary if its code is narrower than the value and fewer than half of
  * the sampled values are distinct (and it looks as if that will stay so);
@@ -18,6 +19,7 @@
 #include "sofort/store/store_internal.h"
 
 #define SAMPLE_MAX		1100
+#define SAMPLE_MIN		64		/* values; fewer decide nothing */
 #define SAMPLE_VALUE	1024	/* longer values get no dictionary */
 
 typedef struct ColumnSample
@@ -34,26 +36,60 @@ typedef struct ColumnSample
  * ended when looked at.
  */
 static int
+sample_block(StoreDesc *store, uint64 b, RowRef *rows, int n)
+{
+	uint32		i;
+
+	for (i = 0; i < block_capacity(b) && n < SAMPLE_MAX; i++)
+	{
+		uint64		begin;
+
+		if (!header_locate(store->header, b * SOFORT_BLOCK_ROWS + i, &rows[n]))
+			break;
+		begin = word_read(&rows[n].words->begin);
+		if ((WORD_TAG(begin) == WORD_TAG_STAMP || WORD_TAG(begin) == WORD_TAG_PROGRESS) &&
+			WORD_TAG(word_read(&rows[n].words->end)) == WORD_TAG_EMPTY)
+			n++;
+	}
+	return n;
+}
+
+static int
 sample_rows(StoreDesc *store, RowRef *rows)
 {
 	uint64		b;
 	int			n = 0;
 
 	for (b = 0; b < store->header->nblocks; b++)
+		n = sample_block(store, b, rows, n);
+	return n;
+}
+
+static bool
+has_column(const ShapeHeader *s, uint16 column)
+{
+	int			i;
+
+	for (i = 0; i < s->ncolumns; i++)
+		if (s->columns[i].column == column)
+			return true;
+	return false;
+}
+
+/* The youngest rows in blocks that have the column. */
+static int
+sample_late_rows(StoreDesc *store, uint16 column, RowRef *rows)
+{
+	uint64		b = store->header->nblocks;
+	uint64		looked_at;
+	int			n = 0;
+
+	for (looked_at = 0; b-- > 0 && n < SAMPLE_MAX && looked_at < STORE_RUN_MAX; looked_at++)
 	{
-		uint32		i;
+		BlockHeader *block = block_get(store->header, b);
 
-		for (i = 0; i < block_capacity(b) && n < SAMPLE_MAX; i++)
-		{
-			uint64		begin;
-
-			if (!header_locate(store->header, b * SOFORT_BLOCK_ROWS + i, &rows[n]))
-				break;
-			begin = word_read(&rows[n].words->begin);
-			if ((WORD_TAG(begin) == WORD_TAG_STAMP || WORD_TAG(begin) == WORD_TAG_PROGRESS) &&
-				WORD_TAG(word_read(&rows[n].words->end)) == WORD_TAG_EMPTY)
-				n++;
-		}
+		if (block != NULL && has_column(shape_get(store->header, block->shape), column))
+			n = sample_block(store, b, rows, n);
 	}
 	return n;
 }
@@ -172,6 +208,7 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	}
 	/* a NULL that comes later makes a new shape, once */
 	choice.nullable = s->n < nrows;
+	choice.undecided = s->n < SAMPLE_MIN;
 	choice.column = column;
 	choice.minipage = indexed && choice.encoding != ENCODING_REFERENCE;
 	return choice;
@@ -212,6 +249,59 @@ shape_decide(StoreDesc *store, Bitmapset *indexed)
 		n++;
 	}
 	(void) shape_publish(store, choices, n, true);
+	MemoryContextSwitchTo(old);
+	value_reset();
+}
+
+/*
+ * Decide what the current shape leaves undecided, where there are values now.
+ * The other columns stay as they are.  Structure lock held.
+ */
+void
+shape_decide_late(StoreDesc *store, Bitmapset *indexed)
+{
+	struct StoreLocal *local = store->local;
+	ShapeHeader *like = shape_get(store->header,
+								  pg_atomic_read_u32(&store->shared->current_shape));
+	MemoryContext old = MemoryContextSwitchTo(value_context());
+	RowRef	   *rows = palloc(SAMPLE_MAX * sizeof(RowRef));
+	ColumnSample *sample = palloc(sizeof(ColumnSample));
+	Datum	   *values = palloc(Max(local->natts, 1) * sizeof(Datum));
+	bool	   *isnull = palloc(Max(local->natts, 1) * sizeof(bool));
+	int			n;
+	ColumnChoice *choices = shape_choices(store, like, &n);
+	ColumnChoice *choice = choices;
+	bool		decided = false;
+	int			i;
+
+	for (i = 0; i < local->natts; i++)
+	{
+		ColumnHeader *c;
+		int			nrows;
+
+		if (local->column[i] < 0)
+			continue;
+		/* choices are in the order of the attributes */
+		Assert(choice->column == local->column[i]);
+		c = column_get(store->header, choice->column);
+		nrows = choice->undecided ? sample_late_rows(store, choice->column, rows) : 0;
+		if (nrows > 0)
+			sample_column(store, c, i, rows, nrows, values, isnull, sample);
+		if (nrows > 0 && sample->n >= SAMPLE_MIN)
+		{
+			/* older rows may well be NULL, and come again with an update */
+			*choice = choose(store, choice->column, TupleDescAttr(local->tupdesc, i)->atttypmod,
+							 sample, nrows,
+							 bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
+			choice->nullable = true;
+			if (choice->encoding == ENCODING_DICTIONARY)
+				choice->dictionary = pm_ptr(dictionary_create(store->header, choice->column));
+			decided = true;
+		}
+		choice++;
+	}
+	if (decided)
+		(void) shape_publish(store, choices, n, true);
 	MemoryContextSwitchTo(old);
 	value_reset();
 }

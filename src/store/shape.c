@@ -47,6 +47,17 @@ encoding_name(int encoding)
 	}
 }
 
+bool
+shape_is_undecided(const ShapeHeader *s)
+{
+	int			i;
+
+	for (i = 0; i < s->ncolumns; i++)
+		if (s->columns[i].flags & SHAPE_UNDECIDED)
+			return true;
+	return false;
+}
+
 /* ---- layout ---- */
 
 static uint32
@@ -229,6 +240,7 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 		s->columns[i].width = choices[i].width;
 		s->columns[i].null_bit = choices[i].nullable ? nullable++ : SHAPE_NEVER_NULL;
 		s->columns[i].dictionary = choices[i].dictionary;
+		s->columns[i].flags = choices[i].undecided ? SHAPE_UNDECIDED : 0;
 	}
 	if (final)
 		spill_to_minipages(s, choices);
@@ -292,8 +304,8 @@ choice_initial(const ColumnHeader *c, int32 typmod)
 }
 
 /* The attributes of the map; for new columns the first choice. */
-static ColumnChoice *
-choices_of_map(StoreDesc *store, const ShapeHeader *like, int *n)
+ColumnChoice *
+shape_choices(StoreDesc *store, const ShapeHeader *like, int *n)
 {
 	struct StoreLocal *local = store->local;
 	ColumnChoice *choices = palloc0(Max(local->natts, 1) * sizeof(ColumnChoice));
@@ -310,6 +322,8 @@ choices_of_map(StoreDesc *store, const ShapeHeader *like, int *n)
 			continue;
 		*choice = choice_initial(column_get(store->header, column),
 								 TupleDescAttr(local->tupdesc, i)->atttypmod);
+		/* a column that was added: decided when there are values */
+		choice->undecided = like != NULL && like->capacity != 0;
 		for (k = 0; like != NULL && k < like->ncolumns; k++)
 		{
 			const ShapeColumn *c = &like->columns[k];
@@ -321,6 +335,7 @@ choices_of_map(StoreDesc *store, const ShapeHeader *like, int *n)
 			choice->dictionary = c->dictionary;
 			choice->minipage = c->offset < like->record_offset;
 			choice->nullable = c->null_bit != SHAPE_NEVER_NULL;
+			choice->undecided = (c->flags & SHAPE_UNDECIDED) != 0;
 			break;
 		}
 		choice->column = column;
@@ -333,7 +348,7 @@ void
 shape_make_initial(StoreDesc *store)
 {
 	int			n;
-	ColumnChoice *choices = choices_of_map(store, NULL, &n);
+	ColumnChoice *choices = shape_choices(store, NULL, &n);
 
 	(void) shape_publish(store, choices, n, false);
 	pfree(choices);
@@ -395,7 +410,7 @@ shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size)
 		for (k = 0; k < like->ncolumns; k++)
 			if (like->columns[k].column == store->local->column[attno])
 				absent = false;
-		choices = choices_of_map(store, like, &n);
+		choices = shape_choices(store, like, &n);
 		for (k = 0; k < n; k++)
 		{
 			if (choices[k].column != store->local->column[attno] || absent)

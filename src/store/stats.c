@@ -152,6 +152,8 @@ store_settled_rows(StoreDesc *store)
 static const char *
 reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *column)
 {
+	if (c->flags & SHAPE_UNDECIDED)
+		return "decided when about 1,000 rows have values";
 	switch (c->encoding)
 	{
 		case ENCODING_DICTIONARY:

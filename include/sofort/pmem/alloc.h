@@ -43,6 +43,8 @@ typedef struct PmReservation
 #define PM_RESERVE_SHARED_SLAB	0x1 /* may share a granule with other owners
 									 * (small stores) */
 #define PM_RESERVE_ZERO			0x2 /* contents zeroed and flushed, not drained */
+#define PM_RESERVE_SPARE		0x4 /* may use space that is kept back for what
+									 * makes room (up to half a granule) */
 
 /*
  * link: address (in the pool) of the owning PMPtr.  nlinks > 1: that many

@@ -323,6 +323,10 @@ typedef enum ColumnEncoding
 	ENCODING_NARROW = 5			/* by-value type: its low bytes, the others are 0 */
 } ColumnEncoding;
 
+/* ShapeColumn.flags */
+#define SHAPE_UNDECIDED			0x1 /* too few values were known: the first form,
+									 * decided when there are more */
+
 /* null_bit of a column that has no NULL in blocks of this shape */
 #define SHAPE_NEVER_NULL		0xffff
 
@@ -333,7 +337,7 @@ typedef struct ShapeColumn
 	uint8		encoding;		/* ColumnEncoding */
 	uint8		width;			/* bytes per row */
 	uint16		null_bit;		/* bit in the row's NULL bitmap, or no bit */
-	uint16		pad;
+	uint16		flags;			/* SHAPE_ */
 	uint32		offset;			/* of row 0, from the start of the block */
 	uint32		stride;			/* bytes from one row to the next */
 	PMPtr		dictionary;		/* ENCODING_DICTIONARY only */

@@ -31,6 +31,7 @@
 #define STORE_SINGLE_BLOCKS		8
 
 #define STORE_RUN_MAX			64	/* blocks in a run */
+#define STORE_SAMPLE_ROWS		1016	/* rows of the first blocks */
 #define STORE_NARROW_WIDTH	4		/* bytes of a NARROW value */
 #define STORE_INLINE_MAX		32	/* bytes of an INLINE value with header */
 
@@ -129,6 +130,7 @@ typedef struct DictIndex
 	DictUse    *use;			/* read by writers */
 	uint64		wait_for;		/* horizon at which the next step may be done */
 	uint64		last_used;		/* values in use when counted last */
+	int			vacuums;		/* since then */
 	uint32		nunlinked;
 	uint32	   *unlinked;
 	DictUse    *retired_use;
@@ -181,6 +183,8 @@ struct StoreShared
 	uint8	   *collected;		/* bit per block below first_row */
 	bool		holes;			/* blocks were released */
 	uint64		hole_from;		/* none below this block */
+	uint64		undecided_rows; /* made with columns that are to be decided */
+	uint64		undecided_wait; /* decide when there are so many */
 	DictIndex  *dictionaries;
 
 	/* space lock */
@@ -365,6 +369,7 @@ typedef struct ColumnChoice
 	uint8		width;
 	bool		minipage;
 	bool		nullable;		/* has a bit in the NULL bitmap */
+	bool		undecided;
 	PMPtr		dictionary;
 } ColumnChoice;
 
@@ -374,6 +379,9 @@ extern void shape_make_initial(StoreDesc *store);
 extern void shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size);
 extern uint32 shape_null_bytes(const ShapeHeader *s);
 extern void shape_decide(StoreDesc *store, Bitmapset *indexed);
+extern bool shape_is_undecided(const ShapeHeader *s);
+extern ColumnChoice *shape_choices(StoreDesc *store, const ShapeHeader *like, int *n);
+extern void shape_decide_late(StoreDesc *store, Bitmapset *indexed);
 extern ShapeHeader *shape_get(const StoreHeader *header, uint32 shape);
 extern const char *encoding_name(int encoding);
 
