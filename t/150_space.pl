@@ -215,23 +215,23 @@ foreach my $case ([ 'dictionary-values-unlinked', $vacuums, 1 ], [ 'dictionary-v
 # ---- columns that have no values at first, or are added: decided when they have ----
 sql(q{CREATE TABLE late (id int PRIMARY KEY, empty text, n numeric) USING sofort;
 	CREATE TABLE late_heap (LIKE late) USING heap;
-	CREATE PROCEDURE both(statement text) LANGUAGE plpgsql AS $$
+	CREATE PROCEDURE twins(statement text) LANGUAGE plpgsql AS $$
 	BEGIN EXECUTE replace(statement, '@', 'late'); EXECUTE replace(statement, '@', 'late_heap'); COMMIT; END $$;
 	CREATE FUNCTION encodings() RETURNS text LANGUAGE sql AS $$
 		SELECT string_agg(column_name || ' ' || encoding, ', ' ORDER BY attnum) FROM sofort.columns WHERE relation = 'late'::regclass AND attnum > 1 $$;
-	CALL both('INSERT INTO @ SELECT i, NULL, i % 10 FROM generate_series(1, 3000) i')});
+	CALL twins('INSERT INTO @ SELECT i, NULL, i % 10 FROM generate_series(1, 3000) i')});
 is(sql('SELECT encodings()'), 'empty reference, n dictionary', 'a column without values');
-sql(q{CALL both('ALTER TABLE @ ADD COLUMN added text, ADD COLUMN preset text DEFAULT ''preset''');
-	CALL both('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(3001, 9000) i')});
+sql(q{CALL twins('ALTER TABLE @ ADD COLUMN added text, ADD COLUMN preset text DEFAULT ''preset''');
+	CALL twins('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(3001, 9000) i')});
 is(sql('SELECT encodings()'), 'empty dictionary, n dictionary, added dictionary, preset dictionary', 'a dictionary when there are values');
-sql(q{CALL both('UPDATE @ SET added = NULL, preset = NULL WHERE id % 7 = 0');
-	CALL both('UPDATE @ SET empty = ''changed '' || id WHERE id % 5 = 0');
-	CALL both('UPDATE @ SET empty = NULL, added = ''late '' || id % 11 WHERE id % 3 = 0')});
+sql(q{CALL twins('UPDATE @ SET added = NULL, preset = NULL WHERE id % 7 = 0');
+	CALL twins('UPDATE @ SET empty = ''changed '' || id WHERE id % 5 = 0');
+	CALL twins('UPDATE @ SET empty = NULL, added = ''late '' || id % 11 WHERE id % 3 = 0')});
 my $differences = 'SELECT count(*) FROM ((TABLE late EXCEPT ALL TABLE late_heap) UNION ALL (TABLE late_heap EXCEPT ALL TABLE late)) x';
 is(sql($differences), 0, 'late decisions: contents are those of heap');
 $node->kill9;
 $node->start;
-sql(q{CALL both('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(9001, 20000) i')});
+sql(q{CALL twins('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(9001, 20000) i')});
 is(sql($differences), 0, 'late decisions: also after a crash');
 is($node->verify_problems, '', 'late decisions: verify');
 
