@@ -212,6 +212,51 @@ foreach my $case ([ 'dictionary-values-unlinked', $vacuums, 1 ], [ 'dictionary-v
 	cmp_ok(entries(), '<=', 1000, "killed at $point: values that nobody uses go");
 }
 
+# a text that is new with every update leaves its dictionary: rows of the old
+# shape, which it does not fit, must not be found first for ever
+sql(q{CREATE TABLE ever (id int PRIMARY KEY, status text) USING sofort; INSERT INTO ever SELECT i, 'status ' || i % 10 FROM generate_series(1, 4000) i;
+	CREATE PROCEDURE renew(first int, rounds int) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR r IN first * 4000 + 1 .. (first + rounds) * 4000 LOOP
+			UPDATE ever SET status = 'number ' || r WHERE id = 1 + r % 4000;
+			COMMIT;
+		END LOOP;
+	END $$;
+	CALL renew(0, 20)});
+$size = bytes('ever');
+sql('CALL renew(20, 10)');
+cmp_ok(bytes('ever'), '<', 1.2 * $size, 'texts that are new every time: without VACUUM the table stays as large as it is');
+sql('VACUUM ever; SELECT txid_current(); VACUUM ever; SELECT txid_current(); VACUUM ever');
+sql('CALL renew(30, 10)');
+cmp_ok(bytes('ever'), '<', 1.2 * $size, 'and after VACUUM');
+is(sql(q{SELECT count(*) FROM ever WHERE status = 'number ' || 39 * 4000 + id - 1}), 3999, 'texts that are new every time: values');
+is($node->verify_problems, '', 'texts that are new every time: verify');
+
+# ---- what VACUUM reports ----
+sql('DELETE FROM ever WHERE id <= 1000; SELECT txid_current()');
+$node->psql('postgres', 'VACUUM (VERBOSE) ever', stderr => \my $report);
+like($report, qr/INFO:  finished vacuuming "postgres\.public\.ever": index scans: 1
+pages: \d+ removed, \d+ remain, \d+ scanned \(100\.00% of total\)
+tuples: \d+ removed, 3000 remain, 0 are dead but not yet removable
+removable cutoff: \d+, which was \d+ XIDs old when operation ended
+index scan needed: \d+ pages from table \([\d.]+% of total\) had 1000 dead item identifiers removed
+index "ever_pkey": pages: \d+ in total, \d+ newly deleted, \d+ currently deleted, \d+ reusable
+avg read rate: .*
+buffer usage: .*
+WAL usage: .*
+system usage: /, 'VACUUM (VERBOSE)');
+sql('DELETE FROM ever WHERE id <= 2000; SELECT txid_current()');
+$node->arm('store-roots-freed', 'wait');
+my $vacuum = $node->background_psql('postgres');
+$vacuum->query_until(qr/start/, "\\echo start\nVACUUM ever;\n");
+ok($node->wait_at('store-roots-freed'), 'VACUUM frees rows');
+is(sql('SELECT relid::regclass, phase, heap_blks_total > 0 AND heap_blks_total = heap_blks_scanned, index_vacuum_count FROM pg_stat_progress_vacuum'),
+	'ever|vacuuming heap|t|1', 'pg_stat_progress_vacuum');
+$node->disarm('store-roots-freed');
+$vacuum->query_safe('SELECT 1');
+$vacuum->quit;
+is(sql(q{SELECT pg_stat_force_next_flush(); SELECT n_live_tup, n_dead_tup, vacuum_count >= 5 FROM pg_stat_user_tables WHERE relname = 'ever'}), "\n2000|0|t", 'pg_stat_user_tables');
+
 # ---- columns that have no values at first, or are added: decided when they have ----
 sql(q{CREATE TABLE late (id int PRIMARY KEY, empty text, n numeric) USING sofort;
 	CREATE TABLE late_heap (LIKE late) USING heap;

@@ -305,8 +305,9 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 
 	if (++local->main.misfits > MAX_MISFITS)
 	{
-		/* lost until the next life's VACUUM, or until its block is released */
+		space_give(store->shared, local->main.row, local->main.count);
 		local->main.count = 0;
+		local->avoid_older = true;
 	}
 	for (;;)
 	{

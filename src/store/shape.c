@@ -251,6 +251,7 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 	pm_publish(&r);
 	pm_vector_publish(&header->shapes, id + 1);
 	pg_atomic_write_u32(&store->shared->current_shape, (uint32) id);
+	space_shape_changed(store->shared);
 	SOFORT_STOP("store-shape-published");
 	return (uint32) id;
 }

@@ -53,10 +53,25 @@ next_chunk_size(const FreeChunk *last)
 	return last == NULL ? FREE_CHUNK_MIN : Min(last->size * 2, FREE_CHUNK_MAX);
 }
 
+/*
+ * Rows in blocks of the newest shape take every value, others perhaps not: they
+ * wait in a list of their own.  (A new shape may come at any time: who needs the
+ * newest looks again.)
+ */
+static FreeChunk **
+list_of(StoreShared *shared, uint64 row)
+{
+	const BlockHeader *b = block_get(shared->header, row / SOFORT_BLOCK_ROWS);
+
+	return b != NULL && b->shape == pg_atomic_read_u32(&shared->current_shape) ?
+		&shared->free : &shared->free_older;
+}
+
 static void
 push_free(StoreShared *shared, uint64 row, uint32 count)
 {
-	FreeChunk  *c = shared->free;
+	FreeChunk **list = list_of(shared, row);
+	FreeChunk  *c = *list;
 
 	if (c == NULL || c->n == c->size)
 	{
@@ -65,7 +80,7 @@ push_free(StoreShared *shared, uint64 row, uint32 count)
 		if (made == NULL)
 			return;
 		made->next = c;
-		shared->free = c = made;
+		*list = c = made;
 	}
 	c->entry[c->n++] = FREE_MAKE(row, count);
 	pg_atomic_fetch_add_u32(&shared->nfree, 1);
@@ -195,12 +210,43 @@ space_seal(StoreShared *shared)
 	LWLockRelease(space_lock(shared->id));
 }
 
-/* Up to "want" rows of one block out of the free list. */
+/* The rows of an expired chunk become free. */
+static void
+free_expired(StoreShared *shared, FreeChunk *c)
+{
+	uint32		i;
+
+	pg_atomic_fetch_sub_u32(&shared->nfree, c->n);
+	for (i = 0; i < c->n; i++)
+		push_free(shared, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+	free_chunk(shared, c);
+}
+
+/* There is a new shape: what fitted the one before may not fit it. */
+void
+space_shape_changed(StoreShared *shared)
+{
+	FreeChunk **end = &shared->free;
+
+	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = shared->free_older;
+	shared->free_older = shared->free;
+	shared->free = NULL;
+	LWLockRelease(space_lock(shared->id));
+}
+
+/*
+ * Up to "want" rows of one block out of the free lists; newest: only rows in
+ * blocks of the newest shape.
+ */
 static bool
-space_take(StoreDesc *store, uint32 want, Reservation *r)
+space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 {
 	static int	misses = 0;
 	StoreShared *shared = store->shared;
+	FreeChunk **list = &store->shared->free;
 	FreeChunk  *c;
 	uint64		horizon;
 	uint64	   *e;
@@ -211,16 +257,16 @@ space_take(StoreDesc *store, uint32 want, Reservation *r)
 	if (misses >= MISSES_TO_REFRESH)
 		misses = 0;
 	LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
-	c = shared->free;
+	while (*list == NULL && (c = pop_expired(shared, horizon)) != NULL)
+		free_expired(shared, c);
+	if (*list == NULL && !newest)
+		list = &shared->free_older;
+	c = *list;
 	if (c == NULL)
 	{
-		c = shared->free = pop_expired(shared, horizon);
-		if (c == NULL)
-		{
-			LWLockRelease(space_lock(store->id));
-			misses++;
-			return false;
-		}
+		LWLockRelease(space_lock(store->id));
+		misses++;
+		return false;
 	}
 	e = &c->entry[c->n - 1];
 	r->row = FREE_ROW(*e);
@@ -232,7 +278,7 @@ space_take(StoreDesc *store, uint32 want, Reservation *r)
 		pg_atomic_fetch_sub_u32(&shared->nfree, 1);
 		if (--c->n == 0)
 		{
-			shared->free = c->next;
+			*list = c->next;
 			free_chunk(shared, c);
 		}
 	}
@@ -287,6 +333,32 @@ in_blocks(uint64 e, uint64 block, uint32 n)
 	return b >= block && b < block + n;
 }
 
+/* No empty chunk may stay: space_take() looks into the first. */
+static void
+purge_list(StoreShared *shared, FreeChunk **list, uint64 block, uint32 n)
+{
+	FreeChunk  *c;
+
+	while ((c = *list) != NULL)
+	{
+		uint32		kept = 0;
+		uint32		i;
+
+		for (i = 0; i < c->n; i++)
+			if (!in_blocks(c->entry[i], block, n))
+				c->entry[kept++] = c->entry[i];
+		pg_atomic_fetch_sub_u32(&shared->nfree, c->n - kept);
+		c->n = kept;
+		if (kept > 0)
+			list = &c->next;
+		else
+		{
+			*list = c->next;
+			free_chunk(shared, c);
+		}
+	}
+}
+
 /*
  * The blocks are about to be released: forget their free rows.  False if some
  * are in quarantine.  The relation is locked exclusively.
@@ -303,34 +375,10 @@ space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
 		for (i = 0; i < c->n; i++)
 			if (in_blocks(c->entry[i], block, n))
 				ok = false;
-	for (c = shared->free; c != NULL && ok; c = c->next)
+	if (ok)
 	{
-		uint32		kept = 0;
-
-		for (i = 0; i < c->n; i++)
-			if (!in_blocks(c->entry[i], block, n))
-				c->entry[kept++] = c->entry[i];
-		pg_atomic_fetch_sub_u32(&shared->nfree, c->n - kept);
-		c->n = kept;
-	}
-	/* no empty chunk may stay at the head: space_take() looks into it */
-	while (shared->free != NULL && shared->free->n == 0)
-	{
-		c = shared->free->next;
-		free_chunk(shared, shared->free);
-		shared->free = c;
-	}
-	for (c = shared->free; c != NULL && c->next != NULL;)
-	{
-		FreeChunk  *next = c->next;
-
-		if (next->n == 0)
-		{
-			c->next = next->next;
-			free_chunk(shared, next);
-		}
-		else
-			c = next;
+		purge_list(shared, &shared->free, block, n);
+		purge_list(shared, &shared->free_older, block, n);
 	}
 	LWLockRelease(space_lock(shared->id));
 	return ok;
@@ -340,12 +388,13 @@ space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
 void
 space_free_all(StoreShared *shared)
 {
-	FreeChunk  *lists[2];
+	FreeChunk  *lists[3];
 	int			i;
 
 	lists[0] = shared->free;
 	lists[1] = shared->quarantine_head;
-	for (i = 0; i < 2; i++)
+	lists[2] = shared->free_older;
+	for (i = 0; i < 3; i++)
 	{
 		while (lists[i] != NULL)
 		{
@@ -355,7 +404,8 @@ space_free_all(StoreShared *shared)
 			lists[i] = next;
 		}
 	}
-	shared->free = shared->quarantine_head = shared->quarantine_tail = NULL;
+	shared->free = shared->free_older = NULL;
+	shared->quarantine_head = shared->quarantine_tail = NULL;
 	pg_atomic_write_u32(&shared->nfree, 0);
 }
 
@@ -408,7 +458,7 @@ space_reserve(Relation rel, StoreDesc *store, uint32 want)
 	want = Max(want, Max(r->grow, 1));
 	want = Min(want, SOFORT_BLOCK_ROWS);
 	r->misfits = 0;
-	if (!space_take(store, want, r))
+	if (!space_take(store, want, local->avoid_older, r))
 	{
 		while (!take_append(store, want, r))
 			block_extend(rel, store, false);
@@ -437,13 +487,19 @@ space_reserve_other(Relation rel, StoreDesc *store)
 	{
 		RowRef		ref;
 
-		if (take_append(store, 1, &local->other))
+		bool		appended = false;
+
+		if (space_take(store, 1, true, &local->other) ||
+			(appended = take_append(store, 1, &local->other)))
 		{
 			if (store_locate(store, local->other.row, &ref) &&
 				ref.block->shape == pg_atomic_read_u32(&store->shared->current_shape))
 				return;
+			/* there is a newer shape: now to the other list */
 			space_give(store->shared, local->other.row, 1);
 			local->other.count = 0;
+			if (!appended)
+				continue;
 		}
 		block_extend(rel, store, true);
 	}
@@ -475,6 +531,7 @@ space_end_of_xact(void)
 												   dlist_pop_head_node(&active_list));
 
 		local->is_active = false;
+		local->avoid_older = false;
 		give_back(local->desc.shared, &local->main);
 		give_back(local->desc.shared, &local->other);
 	}

@@ -188,7 +188,8 @@ struct StoreShared
 	DictIndex  *dictionaries;
 
 	/* space lock */
-	FreeChunk  *free;			/* usable at once */
+	FreeChunk  *free;			/* usable at once, in blocks of the newest shape */
+	FreeChunk  *free_older;		/* the same, in other blocks */
 	FreeChunk  *quarantine_head;
 	FreeChunk  *quarantine_tail;
 	GarbageChain *ring;			/* ring_size entries, a power of two */
@@ -289,6 +290,8 @@ struct StoreLocal
 
 	dlist_node	active;			/* has a reservation in this transaction */
 	bool		is_active;
+	bool		avoid_older;	/* values of this transaction do not fit older
+								 * shapes */
 	Reservation main;
 	Reservation other;			/* one row, where a value did not fit main */
 	int		   *ref_atts;		/* scratch: REFERENCE attributes of a row */
@@ -468,6 +471,7 @@ words_straddle(const RowWords *w)
 extern void space_give(StoreShared *shared, uint64 row, uint32 count);
 extern void space_before_free(StoreDesc *store, uint64 block);
 extern void space_quarantine(StoreShared *shared, uint64 row);
+extern void space_shape_changed(StoreShared *shared);
 extern void space_seal(StoreShared *shared);
 extern void space_drain(StoreDesc *store);
 extern bool space_purge_blocks(StoreShared *shared, uint64 block, uint32 n);
