@@ -23,6 +23,7 @@
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
 #include "sofort/tableam/callbacks.h"
+#include "storage/bufmgr.h"
 #include "storage/procarray.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
