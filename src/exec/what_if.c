@@ -177,7 +177,7 @@ find_checks(WhatIf *w, PlannedStmt *plan, Index target)
 			double		allvisfrac;
 
 			table_relation_estimate_size(table, NULL, &pages, &tuples, &allvisfrac);
-			c->check_cost = Min(rows * indexam_cost_without(pages, tuples),
+			c->check_cost = Min(rows * indexam_cost_without(index, pages, tuples),
 								indexam_cost_rebuild(pages, tuples));
 		}
 		index_close(index, AccessShareLock);

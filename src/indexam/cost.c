@@ -10,16 +10,23 @@
 #include <math.h>
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_statistic.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/pool.h"
 #include "storage/lockdefs.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "am_internal.h"
 #include "partial.h"
+
+/* Of a table, to look at which of its blocks may hold a value */
+#define SMALLEST_PART	0.01
 
 /* What the planner shall believe; see indexam_assume() */
 static IndexamAssumption assumption = INDEXAM_AS_IT_IS;
@@ -53,10 +60,39 @@ indexam_is_volatile(Oid index_oid)
 	return result;
 }
 
-double
-indexam_cost_without(double pages, double rows)
+/*
+ * How much of the table must be read to find a value of the leading column, as
+ * blocks are known by their smallest and largest one: little if values come in order.
+ */
+static double
+part_to_search(Relation index)
 {
-	return pages * seq_page_cost + rows * cpu_tuple_cost;
+	AttrNumber	attno = index->rd_index->indkey.values[0];
+	double		part = 1;
+	HeapTuple	tuple;
+	AttStatsSlot slot;
+
+	if (attno == 0)
+		return 1;
+	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(index->rd_index->indrelid),
+							Int16GetDatum(attno), BoolGetDatum(false));
+	if (!HeapTupleIsValid(tuple))
+		return 1;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
+						 ATTSTATSSLOT_NUMBERS))
+	{
+		if (slot.nnumbers == 1)
+			part = 1 - slot.numbers[0] * slot.numbers[0];
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(tuple);
+	return Max(part, SMALLEST_PART);
+}
+
+double
+indexam_cost_without(Relation index, double pages, double rows)
+{
+	return part_to_search(index) * (pages * seq_page_cost + rows * cpu_tuple_cost);
 }
 
 double
@@ -113,9 +149,12 @@ cost_add_missing_part(IndexOptInfo *info, Cost *startup, Cost *total)
 
 	if (missing > 0)
 	{
-		double		cost = missing * indexam_cost_without(info->rel->pages, info->rel->tuples);
+		Relation	index = index_open(info->indexoid, NoLock);
+		double		cost = missing * indexam_cost_without(index, info->rel->pages,
+														  info->rel->tuples);
 
 		*startup += cost;
 		*total += cost;
+		index_close(index, NoLock);
 	}
 }

@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "sofort/compat/indexam.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "utils/memutils.h"
 
@@ -214,6 +215,8 @@ collect_range(ScanState *so, ScanDirection dir)
 	if (batch->context == NULL)
 		batch->context = batch_context(so);
 	set.context = batch->context;
+	if (indexam_before_search != NULL)
+		indexam_before_search();
 	heap = table_open(so->keys.index->rd_index->indrelid, AccessShareLock);
 	epoch_enter();
 	index_view(&so->keys, &view);
@@ -225,6 +228,8 @@ collect_range(ScanState *so, ScanDirection dir)
 						so->upper.exists ? &so->upper.probe : NULL, &set);
 	epoch_exit();
 	table_close(heap, AccessShareLock);
+	if (indexam_after_search != NULL)
+		indexam_after_search();
 	if (view.partial == NULL || set.overflow)
 	{
 		MemoryContextReset(batch->context);

@@ -152,8 +152,15 @@ may_work_in_idle_time(void)
 int
 recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments)
 {
+	double		left = 0;
+
 	if (recovery_rank(structures, n, 1) == 0)
 		return -1;
+	for (int i = 0; i < n; i++)
+		if (!structures[i].ready && !structures[i].failed && structures[i].rank > 0)
+			left += structures[i].benefit;
+	recovery_set_search_share(left);
+
 	for (int i = 0; i < n; i++)
 	{
 		if (structures[i].position != 1)

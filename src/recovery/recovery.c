@@ -51,6 +51,8 @@ assign_recovery_mode(int value, void *extra)
 	indexam_use_partial = value != RECOVERY_SYNCHRONOUS;
 	recovery_choose = value == RECOVERY_ADAPTIVE ? recovery_choose_adaptive :
 		recovery_choose_default;
+	indexam_before_search = value == RECOVERY_ADAPTIVE ? recovery_before_search : NULL;
+	indexam_after_search = value == RECOVERY_ADAPTIVE ? recovery_after_search : NULL;
 }
 
 void
@@ -134,6 +136,11 @@ recovery_startup(void)
 	{
 		memset(Recovery, 0, sizeof(RecoveryShared));
 		LWLockInitialize(&Recovery->lock, tranche);
+		pg_atomic_init_u64(&Recovery->benefit_at_most, 0);
+		pg_atomic_init_u32(&Recovery->search_share, 0);
+		pg_atomic_init_u32(&Recovery->share_db, InvalidOid);
+		pg_atomic_init_u64(&Recovery->share_set, 0);
+		pg_atomic_init_u64(&Recovery->searches_paid, 0);
 	}
 }
 

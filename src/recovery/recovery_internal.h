@@ -11,6 +11,7 @@
 #include "datatype/timestamp.h"
 #include "sofort/compat/compat.h"
 #include "sofort/recovery/recovery.h"
+#include "port/atomics.h"
 #include "storage/lwlock.h"
 
 /* All fields are protected by the lock of RecoveryShared. */
@@ -41,6 +42,14 @@ typedef struct RecoveryShared
 	uint64		failures;
 	TimestampTz started;		/* the first worker was started */
 	TimestampTz finished;		/* all databases were done */
+
+	/* throttle.c; times in microseconds of the monotonic clock */
+	pg_atomic_uint64 benefit_at_most;	/* that was left at any time */
+	pg_atomic_uint32 search_share;
+	pg_atomic_uint32 share_db;	/* whose worker has set it */
+	pg_atomic_uint64 share_set;
+	pg_atomic_uint64 searches_paid;
+
 	RecoverySlot slots[RECOVERY_MAX_WORKERS];
 	RecoveryDone done[RECOVERY_REMEMBERED]; /* place: indexes_rebuilt, modulo */
 } RecoveryShared;
@@ -58,6 +67,15 @@ extern bool recovery_must_stay_away(Oid db_oid);
 
 /* What the worker in this slot does now. */
 extern void recovery_show_index(int slot, Oid index);
+
+/* ---- throttle.c ---- */
+
+/* What the indexes that are left and pay would save; 0: none is left. */
+extern void recovery_set_search_share(double benefit_left);
+
+/* Around a search of a table in place of an index */
+extern void recovery_before_search(void);
+extern void recovery_after_search(void);
 
 /* ---- idle.c ---- */
 

@@ -45,6 +45,13 @@ extern bool indexam_provide_opclass(Oid type);
  */
 extern bool indexam_use_partial;
 
+/*
+ * Called, if set, before a scan searches a table in place of an index, and after
+ * it (not after an error).  No latch, LWLock or epoch is held then.
+ */
+extern void (*indexam_before_search) (void);
+extern void (*indexam_after_search) (void);
+
 /* Blocks of a table that are one step of a rebuild (256; tests need less) */
 extern int	indexam_segment_blocks;
 
@@ -84,9 +91,9 @@ extern void indexam_assume(IndexamAssumption assumption, const Oid *indexes, int
 /* Does this index have to be rebuilt after a restart?  False if it is not ours. */
 extern bool indexam_is_volatile(Oid index_oid);
 
-/* Cost of finding rows in a table of this size without an index, in the
+/* Cost of finding rows in a table of this size without this index of it, in the
  * planner's units: what an index that is not there adds to each of its scans. */
-extern double indexam_cost_without(double pages, double rows);
+extern double indexam_cost_without(Relation index, double pages, double rows);
 
 /* Cost of rebuilding an index of such a table, in the same units */
 extern double indexam_cost_rebuild(double pages, double rows);
