@@ -45,7 +45,7 @@
 
 bool		indexam_use_partial = false;
 int			indexam_segment_blocks = 256;
-void		(*indexam_before_search) (void) = NULL;
+void		(*indexam_before_search) (bool (*complete) (void *arg), void *arg) = NULL;
 void		(*indexam_after_search) (void) = NULL;
 
 /* Cached in rd_amcache of an index; one chunk */

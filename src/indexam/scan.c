@@ -200,6 +200,12 @@ advance_leaf(ScanState *so, ScanDirection dir)
 	}
 }
 
+static bool
+is_complete(void *arg)
+{
+	return registry_state((SofortIndex *) arg) == INDEX_READY;
+}
+
 /*
  * The index is being rebuilt: what there is of the range, from index and table.
  * False: it is ready, or too much for this, and ready now.
@@ -216,7 +222,7 @@ collect_range(ScanState *so, ScanDirection dir)
 		batch->context = batch_context(so);
 	set.context = batch->context;
 	if (indexam_before_search != NULL)
-		indexam_before_search();
+		indexam_before_search(is_complete, so->keys.shared);
 	heap = table_open(so->keys.index->rd_index->indrelid, AccessShareLock);
 	epoch_enter();
 	index_view(&so->keys, &view);

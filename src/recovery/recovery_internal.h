@@ -74,7 +74,7 @@ extern void recovery_show_index(int slot, Oid index);
 extern void recovery_set_search_share(double benefit_left);
 
 /* Around a search of a table in place of an index */
-extern void recovery_before_search(void);
+extern void recovery_before_search(bool (*complete) (void *arg), void *arg);
 extern void recovery_after_search(void);
 
 /* ---- idle.c ---- */

@@ -35,7 +35,7 @@
 #define VALID_MICROSECONDS	1000000
 
 /* Nobody waits longer before one search, whatever others do. */
-#define LONGEST_WAIT_MICROSECONDS	500000
+#define LONGEST_WAIT_MICROSECONDS	3000000
 
 static uint64
 now_microseconds(void)
@@ -97,9 +97,9 @@ processor_seconds(void)
 	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0 ? t.tv_sec + t.tv_nsec / 1e9 : 0;
 }
 
-/* Waits while searches have used more than their share. */
+/* Waits while searches have used more than their share, or for the index. */
 static void
-wait_for_share(void)
+wait_for_share(bool (*complete) (void *arg), void *arg)
 {
 	uint64		begin = now_microseconds();
 	uint64		now = begin;
@@ -109,7 +109,7 @@ wait_for_share(void)
 		uint64		paid = pg_atomic_read_u64(&Recovery->searches_paid);
 		long		ms;
 
-		if (paid <= now + CREDIT_MICROSECONDS)
+		if (paid <= now + CREDIT_MICROSECONDS || complete(arg))
 			return;
 		ms = (long) Min((paid - now) / 1000 + 1, 20);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
@@ -121,9 +121,9 @@ wait_for_share(void)
 }
 
 void
-recovery_before_search(void)
+recovery_before_search(bool (*complete) (void *arg), void *arg)
 {
-	wait_for_share();
+	wait_for_share(complete, arg);
 	search_began = processor_seconds();
 }
 

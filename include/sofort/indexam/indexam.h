@@ -47,9 +47,10 @@ extern bool indexam_use_partial;
 
 /*
  * Called, if set, before a scan searches a table in place of an index, and after
- * it (not after an error).  No latch, LWLock or epoch is held then.
+ * it (not after an error).  No latch, LWLock or epoch is held then.  complete(arg):
+ * is the index there now?
  */
-extern void (*indexam_before_search) (void);
+extern void (*indexam_before_search) (bool (*complete) (void *arg), void *arg);
 extern void (*indexam_after_search) (void);
 
 /* Blocks of a table that are one step of a rebuild (256; tests need less) */
