@@ -119,6 +119,12 @@ SET ROLE workload_reader;
 SELECT count(DISTINCT relation) > 1 AS several FROM sofort.workload;
 RESET ROLE;
 
+-- what exploring a new kind plans again is not heard twice
+CREATE FUNCTION loud() RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN RAISE NOTICE ''planned''; RETURN 1; END';
+SELECT count(*) FROM item WHERE id = loud() AND id < loud();
+SELECT count(*) FROM item WHERE id = loud() AND id < loud();
+
 SET client_min_messages = warning;
 DROP SCHEMA workload_test CASCADE;
 REVOKE USAGE ON SCHEMA sofort FROM workload_reader;

@@ -22,6 +22,7 @@
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "optimizer/planner.h"
+#include "portability/instr_time.h"
 #include "sofort/store/workload.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -30,6 +31,9 @@
 
 /* In PlanInvalItem.cacheId: no system cache has this number. */
 #define NOTE_CACHE_ID	(-0x50F7)
+
+/* With more tables planning takes long: such a kind must come again and again. */
+#define FEW_TABLES		4
 
 typedef struct QueryHash
 {
@@ -191,12 +195,24 @@ plan_as_ever(Query *query, const char *text, int options, ParamListInfo params)
 	return standard_planner(query, text, options, params);
 }
 
+static double
+milliseconds_since(instr_time start)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, start);
+	return INSTR_TIME_GET_MILLISEC(now);
+}
+
 /* Planning itself can run queries, in functions: none of them matters here. */
 static WorkloadHandle
 describe(Query *query, const char *text, int options, ParamListInfo params, const QueryHash *h)
 {
 	WorkloadKind kind = {.fingerprint = h->hash, .db_oid = MyDatabaseId, .tables = {h->table}};
+	instr_time	start;
 
+	INSTR_TIME_SET_CURRENT(start);
 	exploring = true;
 	PG_TRY();
 	{
@@ -207,7 +223,7 @@ describe(Query *query, const char *text, int options, ParamListInfo params, cons
 		exploring = false;
 	}
 	PG_END_TRY();
-	return workload_describe(&kind);
+	return workload_describe(&kind, milliseconds_since(start));
 }
 
 static PlannedStmt *
@@ -230,9 +246,11 @@ statement_planner(Query *query, const char *text, int options, ParamListInfo par
 	if (kind == 0 || stale)
 		copy = copyObject(query);	/* planning scribbles on it */
 	plan = plan_as_ever(query, text, options, params);
-	if (copy != NULL)
+	if (copy != NULL && (stale || list_length(plan->rtable) <= FEW_TABLES ||
+						 workload_seen_often(h.hash)))
 		kind = describe(copy, text, options, params, &h);
-	note_kind(plan, kind);
+	if (kind != 0)
+		note_kind(plan, kind);
 	return plan;
 }
 

@@ -292,7 +292,8 @@ explore(WhatIf *w, WorkloadKind *kind)
 
 /*
  * enable_seqscan and the like are for one session's plans; with them, costs
- * would say nothing.
+ * would say nothing.  Functions that planning evaluates may have messages, which
+ * the client has got already.
  */
 static void
 allow_all_plans(void)
@@ -305,6 +306,10 @@ allow_all_plans(void)
 	for (int i = 0; i < (int) lengthof(settings); i++)
 		(void) set_config_option(settings[i], "on", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 								 true, 0, false);
+	(void) set_config_option("client_min_messages", "error", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("log_min_messages", "error", PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 }
 
 void

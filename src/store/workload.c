@@ -34,7 +34,10 @@
 #include "utils/timestamp.h"
 
 #define HALF_LIFE_SECONDS	600.0
-#define STALE_MILLISECONDS	60000
+#define STALE_MILLISECONDS	60000	/* at least; */
+#define STALE_FACTOR		1000	/* and so many times what describing took */
+#define SEEN_CELLS			4096
+#define SEEN_OFTEN			10
 #define BUCKETS				2048	/* a power of two, above WORKLOAD_KINDS */
 #define FIRST_RECORDS		32
 
@@ -55,6 +58,7 @@ typedef struct KindEntry
 	int16		next;			/* in the bucket, or -1 */
 	WorkloadKind kind;
 	TimestampTz described;
+	int			stale_after;	/* milliseconds */
 	double		past;			/* as of the start */
 	uint64		restart;
 	double		fading;			/* past and restart, as of ... */
@@ -68,6 +72,7 @@ typedef struct WorkloadShared
 	Latch	   *launcher;		/* waits to be told that there is work, or NULL */
 	uint64		saves;			/* the launcher's rounds */
 	volatile bool active;		/* something was counted since the last save */
+	volatile uint8 seen[SEEN_CELLS];	/* by fingerprint; lost updates do no harm */
 	int16		bucket[BUCKETS];
 	KindEntry	entries[WORKLOAD_KINDS];
 	/* followed by WORKLOAD_KINDS counters for each process */
@@ -340,14 +345,25 @@ workload_find(uint64 fingerprint, bool *stale)
 		handle = handle_of(place);
 		*stale = TimestampDifferenceExceeds(Workload->entries[place].described,
 											GetCurrentStatementStartTimestamp(),
-											STALE_MILLISECONDS);
+											Max(Workload->entries[place].stale_after,
+												STALE_MILLISECONDS));
 	}
 	LWLockRelease(&Workload->lock);
 	return handle;
 }
 
+bool
+workload_seen_often(uint64 fingerprint)
+{
+	volatile uint8 *seen = &Workload->seen[fingerprint % SEEN_CELLS];
+
+	if (*seen < SEEN_OFTEN)
+		(*seen)++;
+	return *seen >= SEEN_OFTEN;
+}
+
 WorkloadHandle
-workload_describe(const WorkloadKind *kind)
+workload_describe(const WorkloadKind *kind, double took_ms)
 {
 	WorkloadHandle handle;
 	KindEntry  *entry;
@@ -368,6 +384,7 @@ workload_describe(const WorkloadKind *kind)
 	}
 	entry->kind = *kind;
 	entry->described = GetCurrentTimestamp();
+	entry->stale_after = (int) Min(took_ms * STALE_FACTOR, INT_MAX / 2);
 	entry->description_dirty = true;
 	handle = handle_of(place);
 	LWLockRelease(&Workload->lock);

@@ -45,12 +45,16 @@ extern bool workload_enabled(void);
 
 /*
  * The kind with this fingerprint in the current database, or 0.  *stale: it was
- * described long ago (a minute), so describe it again.
+ * described long ago (a minute, and a thousand times as long as it took), so
+ * describe it again.
  */
 extern WorkloadHandle workload_find(uint64 fingerprint, bool *stale);
 
-/* A new description; counts of an old one stay. */
-extern WorkloadHandle workload_describe(const WorkloadKind *kind);
+/* Counts how often it was asked: has it been about ten times? */
+extern bool workload_seen_often(uint64 fingerprint);
+
+/* A new description, which took so long; counts of an old one stay. */
+extern WorkloadHandle workload_describe(const WorkloadKind *kind, double took_ms);
 
 /* One more execution.  Costs an addition in a line of this process's own. */
 extern void workload_count(WorkloadHandle handle);
