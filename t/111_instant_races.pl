@@ -15,7 +15,7 @@ plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
 
 my $node = SofortNode->new('races');
 $node->init(conf => [
-	'autovacuum = off', 'sofort.recovery_workers = 0', 'sofort.recovery_mode = instant',
+	'autovacuum = off', 'max_prepared_transactions = 2', 'sofort.recovery_workers = 0', 'sofort.recovery_mode = instant',
 	'sofort.rebuild_segment = 1', "deadlock_timeout = '100ms'", 'enable_seqscan = off',
 ]);
 $node->start;
@@ -256,6 +256,23 @@ foreach my $state ('partial', 'in part', 'ready')
 	is(status('h_b'), $state eq 'ready' ? 'ready' : 'partial', "$state");
 }
 is($node->verify_problems, '', 'verify');
+
+# The version from before the index is not dead to all, because a prepared
+# transaction holds the horizon; its key must not lead to the row all the same.
+sql("CREATE TABLE heap (a int) USING heap; CREATE TABLE g (id int, a int, b int) USING sofort;
+	INSERT INTO g SELECT i, i, i FROM generate_series(1, 100) i");
+sql("BEGIN; INSERT INTO heap VALUES (1); PREPARE TRANSACTION 'holds the horizon'");
+sql("UPDATE g SET b = b + 10000; CREATE INDEX g_a ON g USING sofort_index (a);
+	CREATE INDEX g_b ON g USING sofort_index (b); CREATE INDEX g_b0 ON g USING sofort_index ((b + 0))");
+crash_and_start();
+foreach my $column ('b', 'b + 0')
+{
+	is(sql("SELECT id FROM g WHERE $column = 10077"), '77', "index on $column: the new key");
+	is(sql("SELECT count(*) FROM g WHERE $column = 77"), '0', "index on $column: not the old one");
+}
+rebuild('g_b', 0);
+is(sql("SELECT count(*) FROM g WHERE b = 77"), '0', 'rebuilt: not the old one');
+sql("ROLLBACK PREPARED 'holds the horizon'");
 
 # ---- crashes ----
 

@@ -232,8 +232,14 @@ decide_version(BuildState *build, const RowRef *ref)
 		case VERSION_RECENTLY_DEAD:
 			if (!is_hot_updated(build, ref))
 				return BUILD_DEAD;
+
+			/*
+			 * A summary may cover it as well.  A sofort index that is rebuilt has
+			 * the entry of a later version: if that has another key, this one is
+			 * from before the index, and no snapshot may look for it there.
+			 */
 			if (build->anyvisible)
-				return BUILD_DEAD;	/* a summary may cover it as well */
+				return build->info->ii_Am == build->sofort_index_am ? BUILD_SKIP : BUILD_DEAD;
 			build->info->ii_BrokenHotChain = true;
 			return BUILD_SKIP;
 		case VERSION_INSERTING:
