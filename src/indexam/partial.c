@@ -104,7 +104,10 @@ partial_begin(IndexKeys *keys, Relation heap)
 	pg_atomic_init_u64(&partial->bytes, 0);
 	partial->started = GetCurrentTimestamp();
 	for (i = 0; i < nsegments; i++)
+	{
 		pg_atomic_init_u32(&partial->segments[i].state, SEGMENT_FREE);
+		pg_atomic_init_u32(&partial->segments[i].zoning, 0);
+	}
 	if (!registry_publish_partial(keys->shared, partial, &keys->format))
 		partial_free(partial);
 }
@@ -277,6 +280,12 @@ publish_run(SegmentBuild *build, const uint8 *sorted)
 		memcpy(run->entries, sorted, size - offsetof(IndexRun, entries));
 	}
 	build->segment->run = run;
+	if (run != NULL)
+	{
+		build->segment->first = order_of_bytes(sorted, partial->key_len, 0);
+		build->segment->last = order_of_bytes(sorted + (build->n - 1) * partial->stride,
+											  partial->key_len, 0);
+	}
 	pg_write_barrier();
 	pg_atomic_write_u32(&build->segment->state, SEGMENT_DONE);
 	pg_atomic_fetch_add_u64(&partial->rows, build->n);

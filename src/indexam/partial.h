@@ -17,12 +17,13 @@
 #define SOFORT_PARTIAL_H
 
 #include "datatype/timestamp.h"
+#include "port/pg_bswap.h"
 #include "sofort/indexam/registry.h"
 #include "sofort/store/column_read.h"
 
 #define PARTIAL_BLOCKS	256		/* in a segment, at most */
 
-/* The first 16 bytes of the encoded leading column, as two big numbers */
+/* 16 bytes of keys as they sort, as two big numbers */
 typedef struct OrderKey
 {
 	uint64		hi;
@@ -33,6 +34,23 @@ static inline bool
 order_less(OrderKey a, OrderKey b)
 {
 	return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo);
+}
+
+#define ORDER_BYTES		16
+
+static inline OrderKey
+order_of_bytes(const uint8 *bytes, int n, uint8 fill)
+{
+	uint8		padded[ORDER_BYTES];
+	OrderKey	key;
+
+	memset(padded, fill, sizeof(padded));
+	memcpy(padded, bytes, Min(n, ORDER_BYTES));
+	memcpy(&key.hi, padded, 8);
+	memcpy(&key.lo, padded + 8, 8);
+	key.hi = pg_ntoh64(key.hi);
+	key.lo = pg_ntoh64(key.lo);
+	return key;
 }
 
 /* What values the leading column has in a block, at most. */
@@ -67,7 +85,10 @@ typedef enum SegmentState
 typedef struct PartialSegment
 {
 	pg_atomic_uint32 state;		/* SegmentState */
+	pg_atomic_uint32 zoning;	/* 1: a process makes zones, or tried to */
 	IndexRun   *run;			/* NULL: no entries */
+	OrderKey	first;			/* first bytes of the run's first and last entry */
+	OrderKey	last;
 	ZoneSegment *zones;			/* made by the first look-up; NULL: not yet */
 } PartialSegment;
 

@@ -28,7 +28,6 @@
 #include "am_internal.h"
 #include "partial.h"
 
-#define ORDER_BYTES		16
 #define SIGN64			UINT64CONST(0x8000000000000000)
 
 static const OrderKey order_min = {0, 0};
@@ -55,6 +54,8 @@ typedef struct Collector
 	int			stride;
 	int			atts[INDEX_MAX_KEYS];
 	LeadingRange range;
+	OrderKey	low;			/* of the first bytes of entries */
+	OrderKey	high;			/* inclusive, both */
 	Datum		values[SOFORT_BLOCK_ROWS];
 	uint8		states[SOFORT_BLOCK_ROWS];
 	OrderKey	order[SOFORT_BLOCK_ROWS];
@@ -154,12 +155,13 @@ run_find(Collector *c, const IndexRun *run, uint64 from, const TreeProbe *probe)
 }
 
 static void
-collect_run(Collector *c, const IndexRun *run)
+collect_run(Collector *c, const PartialSegment *segment)
 {
+	const IndexRun *run = segment->run;
 	uint64		i = 0;
 	uint64		end;
 
-	if (run == NULL)
+	if (run == NULL || order_less(segment->last, c->low) || order_less(c->high, segment->first))
 		return;
 	if (c->lower != NULL)
 		i = run_find(c, run, 0, c->lower);
@@ -171,21 +173,6 @@ collect_run(Collector *c, const IndexRun *run)
 }
 
 /* ---- order of the leading column ---- */
-
-static OrderKey
-order_of_bytes(const uint8 *bytes, int n, uint8 fill)
-{
-	uint8		padded[ORDER_BYTES];
-	OrderKey	key;
-
-	memset(padded, fill, sizeof(padded));
-	memcpy(padded, bytes, Min(n, ORDER_BYTES));
-	memcpy(&key.hi, padded, 8);
-	memcpy(&key.lo, padded + 8, 8);
-	key.hi = pg_ntoh64(key.hi);
-	key.lo = pg_ntoh64(key.lo);
-	return key;
-}
 
 /* Values of c->values[i] as far as they fit the high half of an order key */
 #define EACH_ORDER(body) \
@@ -310,6 +297,22 @@ bound_of_probe(const KeyColumn *column, const TreeProbe *probe, bool upper, uint
 	*flag = probe->bytes[0];
 	*order = order_of_bytes(probe->bytes + 1, n - 1, upper ? 0xff : 0);
 	return true;
+}
+
+/* The first bytes that entries within the bounds can have */
+static void
+set_entry_range(Collector *c)
+{
+	int			key_len = c->keys->format.key_len;
+
+	c->low = order_min;
+	c->high = order_max;
+	if (c->lower != NULL)
+		c->low = order_of_bytes(c->lower->bytes, c->lower->compare == NULL ? key_len :
+								Min(c->lower->nbytes, key_len), 0);
+	if (c->upper != NULL)
+		c->high = order_of_bytes(c->upper->bytes, c->upper->compare == NULL ? key_len :
+								 Min(c->upper->nbytes, key_len), 0xff);
 }
 
 static void
@@ -577,24 +580,49 @@ collector_init(Collector *c, IndexKeys *keys, Relation heap, PartialIndex *parti
 	c->stride = keys_stride(&keys->format);
 	partial_attributes(keys->index, c->atts);
 	set_range(c);
+	set_entry_range(c);
+}
+
+/* Is somebody reading just what this process would read for the same purpose? */
+static bool
+others_make_zones(Collector *c, PartialSegment *segment)
+{
+	return pg_atomic_read_u32(&segment->state) != SEGMENT_DONE && c->range.usable &&
+		__atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE) == NULL &&
+		pg_atomic_exchange_u32(&segment->zoning, 1) != 0;
+}
+
+static void
+collect_segment(Collector *c, uint32 number)
+{
+	PartialSegment *segment = &c->partial->segments[number];
+
+	if (segment_is_done(segment))
+		collect_run(c, segment);
+	else
+		collect_from_table(c, number);
 }
 
 static void
 collect_old(Collector *c)
 {
+	uint32		n = c->partial->nsegments;
+	bool	   *later = palloc(Max(n, 1) * sizeof(bool));
 	uint32		i;
 
 	/* not all processes make the zones of the same segment at the same time */
-	for (i = 0; i < c->partial->nsegments && !c->set->overflow; i++)
+	for (i = 0; i < n && !c->set->overflow; i++)
 	{
-		uint32		number = (MyProcPid + i) % c->partial->nsegments;
-		PartialSegment *segment = &c->partial->segments[number];
+		uint32		number = (MyProcPid + i) % n;
 
-		if (segment_is_done(segment))
-			collect_run(c, segment->run);
-		else
-			collect_from_table(c, number);
+		later[number] = others_make_zones(c, &c->partial->segments[number]);
+		if (!later[number])
+			collect_segment(c, number);
 	}
+	for (i = 0; i < n && !c->set->overflow; i++)
+		if (later[i])
+			collect_segment(c, i);
+	pfree(later);
 }
 
 static int
