@@ -15,3 +15,16 @@ INSERT INTO s_p1 VALUES (1, 'three') ON CONFLICT (i) DO NOTHING RETURNING *;
 INSERT INTO s_p VALUES (1, 'four');
 SELECT * FROM s_p;
 SELECT * FROM sofort.verify('s_p1');
+-- virtual generated columns are not stored
+SELECT current_setting('server_version_num')::int >= 180000 AS virtual \gset
+\if :virtual
+CREATE TABLE s_v (a int, b int, x int GENERATED ALWAYS AS (a + b) VIRTUAL, c text) USING sofort;
+INSERT INTO s_v (a, b, c) VALUES (1, 2, 'c'), (3, 4, NULL);
+ALTER TABLE s_v ALTER x TYPE numeric;
+UPDATE s_v SET b = b + 10 WHERE x = 3;
+ALTER TABLE s_v ADD y bigint GENERATED ALWAYS AS (a * 100) VIRTUAL;
+SELECT * FROM s_v ORDER BY a;
+SELECT x, s_v FROM s_v WHERE y = 300;
+VACUUM FULL s_v;
+SELECT a, b, x, c, y FROM s_v ORDER BY a;
+\endif

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "sofort/compat/relcache.h"
 #include "sofort/store/store_internal.h"
 #include "storage/lmgr.h"
 
@@ -42,7 +43,7 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 						  STORE_METADATA | PM_RESERVE_SPARE);
 	for (i = 0; i < tupdesc->natts; i++)
 	{
-		if (!TupleDescAttr(tupdesc, i)->attisdropped)
+		if (compat_is_stored(TupleDescAttr(tupdesc, i)))
 			fill_column(column_get(header, n++), TupleDescAttr(tupdesc, i));
 	}
 	pm_drain();
@@ -135,7 +136,7 @@ column_ensure(Relation rel, StoreDesc *store)
 
 	for (i = 0; i < local->natts; i++)
 	{
-		if (local->column[i] < 0 && !TupleDescAttr(local->tupdesc, i)->attisdropped)
+		if (local->column[i] < 0 && compat_is_stored(TupleDescAttr(local->tupdesc, i)))
 			missing = true;
 	}
 	if (!missing)
@@ -147,7 +148,7 @@ column_ensure(Relation rel, StoreDesc *store)
 	{
 		Form_pg_attribute att = TupleDescAttr(local->tupdesc, i);
 
-		int			column = att->attisdropped ? 0 : column_find(store->header, att);
+		int			column = compat_is_stored(att) ? column_find(store->header, att) : 0;
 
 		if (column == COLUMN_MISMATCH)
 			column_mismatch(store->header, att);

@@ -14,6 +14,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/store/store_internal.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -177,7 +178,7 @@ desc_refresh_columns(StoreDesc *store)
 	{
 		Form_pg_attribute att = TupleDescAttr(local->tupdesc, i);
 
-		local->column[i] = att->attisdropped ? -1 : column_find(store->header, att);
+		local->column[i] = compat_is_stored(att) ? column_find(store->header, att) : -1;
 	}
 }
 
@@ -395,10 +396,10 @@ plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
 
 	attr->byval = att->attbyval;
 	attr->attlen = att->attlen;
-	attr->dropped = att->attisdropped;
+	attr->dropped = !compat_is_stored(att);
 	a->kind = ATTR_MISSING;
 	p->missing_null[i] = true;
-	if (att->attisdropped)
+	if (attr->dropped)
 		return;
 	if (local->column[i] == COLUMN_MISMATCH)
 		column_mismatch(local->desc.header, att);

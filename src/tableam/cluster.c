@@ -21,6 +21,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/smgr.h"
@@ -190,7 +191,7 @@ copy_version(CopyState *copy, const RowRef *ref)
 
 	store_decode(copy->source, ref, 0, desc->natts, copy->values, copy->isnull);
 	for (int i = 0; i < desc->natts; i++)
-		if (TupleDescAttr(desc, i)->attisdropped)
+		if (!compat_is_stored(TupleDescAttr(desc, i)))
 			copy->isnull[i] = true;
 
 	store_insert_raw(copy->to, copy->target, copy->values, copy->isnull, begin, end, &new);

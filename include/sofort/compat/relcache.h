@@ -9,6 +9,7 @@
 #define SOFORT_COMPAT_RELCACHE_H
 
 #include "postgres.h"
+#include "catalog/pg_attribute.h"
 #include "nodes/bitmapset.h"
 #include "utils/relcache.h"
 
@@ -25,6 +26,17 @@ compat_indexed_attrs(Relation rel)
 #else
 	return bms_join(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_HOT_BLOCKING),
 					RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_SUMMARIZED));
+#endif
+}
+
+/* Has an attribute values in the table?  Not if dropped, nor if virtual (18). */
+static inline bool
+compat_is_stored(Form_pg_attribute att)
+{
+#if PG_VERSION_NUM < 180000
+	return !att->attisdropped;
+#else
+	return !att->attisdropped && att->attgenerated != ATTRIBUTE_GENERATED_VIRTUAL;
 #endif
 }
 

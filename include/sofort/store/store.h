@@ -63,7 +63,7 @@ typedef struct ShapeAttr
 	uint8		encoding;		/* ColumnEncoding; ABSENT: attmissingval/NULL */
 	uint8		width;
 	bool		byval;
-	bool		dropped;		/* attisdropped: always NULL */
+	bool		dropped;		/* or virtual: always NULL */
 	int16		attlen;
 	uint16		null_bit;
 	uint32		offset;
