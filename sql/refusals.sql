@@ -45,20 +45,6 @@ CREATE TABLE s_x (i int PRIMARY KEY, t text) USING sofort;
 INSERT INTO s_x VALUES (1, 'one');
 -- temporary tables: sql/temporary.sql
 CREATE TEMP TABLE s_t (i int) USING sofort;
--- two-phase commit, also for locks only
-BEGIN;
-INSERT INTO s_x VALUES (2, 'two');
-PREPARE TRANSACTION 's';
-BEGIN;
-SELECT i FROM s_x FOR KEY SHARE;
-PREPARE TRANSACTION 's';
-BEGIN;
-CREATE TABLE s_2pc (i int) USING sofort;
-PREPARE TRANSACTION 's';
-BEGIN;
-TRUNCATE s_x;
-PREPARE TRANSACTION 's';
-SELECT * FROM s_x;
 -- recovery modes and placements
 SET sofort.recovery_mode = instant;
 ALTER SYSTEM SET sofort.recovery_mode = 'no such mode';

@@ -347,9 +347,11 @@ sub wait_new_life
 	my $until = time() + 60;
 	while (time() < $until)
 	{
+		# (with -c: a psql that cannot connect does not read its input)
 		my ($out, $err);
-		return 1 if $node->psql('postgres', 'SELECT life FROM sofort.pool', stdout => \$out, stderr => \$err) == 0
-		  && $out != $life;
+		return 1 if IPC::Run::run(
+			[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'SELECT life FROM sofort.pool' ],
+			'<', \undef, '>', \$out, '2>', \$err) && $out != $life;
 		usleep(5_000);
 	}
 	return 0;

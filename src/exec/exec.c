@@ -18,6 +18,7 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
+#include "sofort/txn/txn.h"
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
@@ -125,6 +126,11 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 		case T_AlterDatabaseStmt:
 			clear_database_of_workers(stmt);
 			refuse_alter_database_tablespace(castNode(AlterDatabaseStmt, stmt));
+			break;
+		case T_TransactionStmt:
+			if (castNode(TransactionStmt, stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
+				castNode(TransactionStmt, stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED)
+				txn_finishes_prepared();
 			break;
 		case T_DropdbStmt:
 		case T_RenameStmt:

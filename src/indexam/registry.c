@@ -11,13 +11,16 @@
  *	 index dropped					dropped at commit, unless another index has
  *									taken over the file
  *	 index has a new file			the old file's tree goes at commit
- *	 left over (2PC, SET TABLESPACE)	when its file is gone (VACUUM looks)
+ *	 made or dropped by a			at COMMIT or ROLLBACK PREPARED
+ *	 prepared transaction
+ *	 left over (SET TABLESPACE)		when its file is gone (VACUUM looks)
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
@@ -28,6 +31,8 @@
 #include "sofort/indexam/registry.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/txn/txn.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/smgr.h"
 #include "utils/memutils.h"
@@ -46,6 +51,7 @@ typedef struct RegistryEntry
 typedef struct RegistryShared
 {
 	LWLockPadded lock;			/* creation of the table; free list */
+	pg_atomic_uint32 marked;	/* entries with prepared_xid, at most */
 	int			tranche;
 	bool		created;
 	dshash_table_handle handle;
@@ -99,6 +105,7 @@ indexam_startup(void)
 	for (i = 0; i < UNIQUE_LOCKS; i++)
 		LWLockInitialize(&registry->unique_locks[i].lock, registry->tranche);
 	registry->next_serial = 1;
+	pg_atomic_init_u32(&registry->marked, 0);
 }
 
 static const dshash_parameters *
@@ -538,6 +545,61 @@ finish(bool commit)
 	}
 }
 
+/*
+ * PREPARE TRANSACTION: what is pending is remembered with the trees.  (A crash
+ * forgets both.)  Raises no error.
+ */
+static void
+mark_prepared(void)
+{
+	Pending    *item;
+
+	for (item = pending; item != NULL; item = item->next)
+	{
+		RegistryEntry *entry = dshash_find(table, &item->locator, true);
+
+		if (entry == NULL)
+			continue;
+		if (!TransactionIdIsValid(entry->shared->prepared_xid))
+			pg_atomic_fetch_add_u32(&registry->marked, 1);
+		entry->shared->prepared_xid = GetTopTransactionIdIfAny();
+		if (item->kind == DROP_ON_ABORT)
+			entry->shared->drop_if_aborted = true;
+		else
+			entry->shared->drop_if_committed = true;
+		dshash_release_lock(table, entry);
+	}
+	pending = NULL;
+}
+
+/* Some prepared transaction may have been finished by this one. */
+static void
+finish_prepared(void)
+{
+	dshash_seq_status status;
+	RegistryEntry *entry;
+
+	dshash_seq_init(&status, table, true);
+	while ((entry = dshash_seq_next(&status)) != NULL)
+	{
+		SofortIndex *shared = entry->shared;
+		TransactionId xid = shared->prepared_xid;
+
+		if (!TransactionIdIsValid(xid) || TransactionIdIsInProgress(xid))
+			continue;
+		pg_atomic_fetch_sub_u32(&registry->marked, 1);
+		if (TransactionIdDidCommit(xid) ? shared->drop_if_committed : shared->drop_if_aborted)
+		{
+			dshash_delete_current(&status);
+			shared_free(shared);
+			continue;
+		}
+		shared->prepared_xid = InvalidTransactionId;
+		shared->drop_if_committed = shared->drop_if_aborted = false;
+	}
+	dshash_seq_term(&status);
+}
+
 static void
 xact_callback(XactEvent event, void *arg)
 {
@@ -555,11 +617,18 @@ xact_callback(XactEvent event, void *arg)
 		default:
 			break;
 	}
+	if ((event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT) && registry_in_use() &&
+		pg_atomic_read_u32(&registry->marked) > 0 && txn_may_finish_prepared())
+	{
+		(void) registry_table();
+		finish_prepared();
+	}
 	if (pending == NULL)
 		return;
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
 			keep_files_in_use();
 			break;
 		case XACT_EVENT_COMMIT:
@@ -569,8 +638,7 @@ xact_callback(XactEvent event, void *arg)
 			finish(false);
 			break;
 		case XACT_EVENT_PREPARE:
-			/* whichever way it ends, a tree too many is found by its file */
-			pending = NULL;
+			mark_prepared();
 			break;
 		default:
 			break;

@@ -16,6 +16,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
@@ -25,6 +26,7 @@
 #include "sofort/indexam/indexam.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -79,12 +81,34 @@ static List *failed = NIL;
 /* While others have all that is left */
 #define IDLE_MILLISECONDS	50
 
+/*
+ * Not while somebody has the table or the index for himself: a prepared
+ * transaction may have it for days.  Such an index is left to queries.
+ */
+static bool
+may_be_opened(Oid index_oid)
+{
+	Oid			table_oid = IndexGetRelation(index_oid, true);
+	bool		free;
+
+	if (!OidIsValid(table_oid) || !ConditionalLockRelationOid(table_oid, AccessShareLock))
+		return false;
+	free = ConditionalLockRelationOid(index_oid, AccessShareLock);
+	if (free)
+		UnlockRelationOid(index_oid, AccessShareLock);
+	UnlockRelationOid(table_oid, AccessShareLock);
+	return free;
+}
+
 static bool
 describe(Form_pg_class form, RecoveryStructure *structure)
 {
-	Relation	index = try_relation_open(form->oid, AccessShareLock);
+	Relation	index;
 	IndexamStats stats;
 
+	if (!may_be_opened(form->oid))
+		return false;
+	index = try_relation_open(form->oid, AccessShareLock);
 	if (index == NULL)
 		return false;
 	if (!index->rd_index->indislive || !index->rd_index->indisready)

@@ -104,6 +104,8 @@ store_collect_orphans(void)
 		locator = node->locator;
 		if (file_is_gone(&locator))
 		{
+			/* perhaps COMMIT PREPARED has just removed it */
+			txn_resolve_prepared();
 			registry_drop(ids[i]);
 			dropped++;
 		}

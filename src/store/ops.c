@@ -24,8 +24,24 @@ find_store(const TxnEntry *entry, StoreShared **shared)
 		*shared = desc->shared;
 		return desc->header;
 	}
-	*shared = NULL;
-	return store_find_by_id(entry->store);
+	return registry_find_shared(entry->store, shared);
+}
+
+static RowWords *
+find_words(StoreId store, uint64 row)
+{
+	StoreHeader *header = store_find_by_id(store);
+	RowRef		ref;
+
+	return header != NULL && header_locate(header, row, &ref) ? ref.words : NULL;
+}
+
+static bool
+store_emptied(StoreId store)
+{
+	StoreNode  *node = registry_find_id(store);
+
+	return node != NULL && node->emptied;
 }
 
 static void
@@ -154,6 +170,8 @@ const TxnStoreOps StoreOps = {
 	.undo_rows = undo_rows,
 	.drop_store = drop_store,
 	.drop_column = drop_column,
+	.find_words = find_words,
+	.store_emptied = store_emptied,
 	.end_of_xact = end_of_xact,
 	.end_of_subxact = end_of_subxact,
 };

@@ -276,6 +276,16 @@ store_find_by_id(StoreId id)
 	return node == NULL ? NULL : node->header;
 }
 
+/* The header, and the volatile shared data if they were made; NULL: no store. */
+StoreHeader *
+registry_find_shared(StoreId id, StoreShared **shared)
+{
+	StoreNode  *node = registry_find_id(id);
+
+	*shared = node == NULL ? NULL : node->shared;
+	return node == NULL ? NULL : node->header;
+}
+
 /* Volatile shared data, made at first use. */
 StoreShared *
 registry_attach(StoreNode *node)

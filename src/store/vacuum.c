@@ -384,6 +384,7 @@ store_release_empty(Relation rel, StoreDesc *store)
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(10000);
 	}
+	txn_resolve_prepared();
 	released = release_empty_runs(store);
 	UnlockRelation(rel, AccessExclusiveLock);
 	return released;

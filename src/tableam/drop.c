@@ -78,7 +78,8 @@ tableam_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int 
 static void
 forget_reindex(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
+		event == XACT_EVENT_PREPARE)
 		reindex_relation_oid = InvalidOid;
 }
 

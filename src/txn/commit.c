@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
@@ -197,6 +198,7 @@ forget_transaction(bool committed)
 static void
 at_commit(void)
 {
+	prepared_end_of_xact();
 	pop_error_context();
 	if (My.nentries > 0)
 		stamp();
@@ -218,6 +220,8 @@ at_abort(void)
 		txn_set_state(TCB_ABORTED);
 		txn_drain();
 	}
+	if (My.prepared != NULL)
+		prepared_cancel();
 	if (My.durable)
 	{
 		txn_undo(TopSubTransactionId, 0);
@@ -225,18 +229,43 @@ at_abort(void)
 	}
 	wal_async_commit_done(false);
 	forget_transaction(false);
+	prepared_end_of_xact();
 }
 
+/*
+ * PREPARE TRANSACTION.  PostgreSQL may still fail before it is prepared; then the
+ * TCB, whose transaction is neither prepared nor committed, is undone.
+ */
 static void
-refuse_prepare(void)
+pre_prepare(void)
 {
-	if (!My.have_slot)
+	if (!My.have_slot || max_prepared_xacts == 0)
+		return;					/* PostgreSQL refuses it without */
+	prepared_begin();
+	if (My.nentries == 0)
+	{
+		prepared_cancel();
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot PREPARE a transaction that has changed or locked rows of sofort tables"),
-			 errdetail("Creating and dropping sofort tables counts as a change."),
-			 errhint("Use COMMIT.")));
+	}
+	My.ready_sub = InvalidSubTransactionId;
+	My.stage = STAGE_PREPARED;
+	txn_drain();
+	SOFORT_STOP("twophase-before-durable");
+	txn_set_state(TCB_TWO_PHASE);
+	txn_drain();
+	SOFORT_STOP("twophase-durable");
+}
+
+/* It is prepared; nobody else can finish it yet.  No error from here on. */
+static void
+at_prepare(void)
+{
+	SOFORT_STOP("twophase-prepared");
+	if (My.prepared != NULL)
+		prepared_hand_over();
+	else
+		txn_release_slot(false);
+	forget_transaction(true);
 }
 
 static void
@@ -254,9 +283,11 @@ xact_callback(XactEvent event, void *arg)
 			at_abort();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			refuse_prepare();
+			pre_prepare();
 			break;
 		case XACT_EVENT_PREPARE:
+			at_prepare();
+			break;
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:
 			forget_transaction(event != XACT_EVENT_PARALLEL_ABORT);

@@ -52,7 +52,7 @@ locktable_startup(void)
 	int			i;
 
 	/* it lies behind the backends, see startup_shmem() */
-	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends]);
+	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared]);
 	for (i = 0; i < TXN_LOCK_PARTITIONS; i++)
 	{
 		partitions[i].buckets = partitions[i].first;
@@ -195,6 +195,44 @@ grow(Partition *p)
 		arena_free(old);
 }
 
+/* Into and out of an owner's list, under its spinlock. */
+static inline void
+own(TxnBackend *b, RowLock *lock)
+{
+	lock->owned_prev = NULL;
+	lock->owned_next = b->owned;
+	if (b->owned != NULL)
+		b->owned->owned_prev = lock;
+	b->owned = lock;
+}
+
+static inline void
+disown(TxnBackend *b, RowLock *lock)
+{
+	if (lock->owned_prev != NULL)
+		lock->owned_prev->owned_next = lock->owned_next;
+	else
+		b->owned = lock->owned_next;
+	if (lock->owned_next != NULL)
+		lock->owned_next->owned_prev = lock->owned_prev;
+}
+
+/* The list that an entry is in, locked: hand-over may change it. */
+static TxnBackend *
+lock_owner(const RowLock *lock)
+{
+	for (;;)
+	{
+		uint32		owner = *(const volatile uint32 *) &lock->owner;
+		TxnBackend *b = &TxnBackends[owner];
+
+		SpinLockAcquire(&b->mutex);
+		if (*(const volatile uint32 *) &lock->owner == owner)
+			return b;
+		SpinLockRelease(&b->mutex);
+	}
+}
+
 /*
  * Add an entry for its holder (this process or another) from the stock; the
  * partition lock is held exclusively.  One that is there already is returned.
@@ -204,7 +242,7 @@ locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation, uint64 
 			  SubTransactionId sub, LockTupleMode mode)
 {
 	Partition  *p = &partitions[locktable_partition(store, row)];
-	TxnBackend *b = &TxnBackends[slot / TxnShmem->ring];
+	TxnBackend *b;
 	RowLock   **bucket;
 	RowLock    *lock;
 
@@ -223,9 +261,9 @@ locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation, uint64 
 	lock->row = row;
 	lock->fxid = fxid;
 	lock->slot = slot;
-	lock->generation = generation;
+	lock->generation = (uint16) generation;
 	lock->sub = sub;
-	lock->mode = mode;
+	lock->mode = (uint16) mode;
 
 	if (p->nlocks >= p->nbuckets * 2)
 		grow(p);
@@ -234,12 +272,17 @@ locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation, uint64 
 	*bucket = lock;
 	p->nlocks++;
 
-	SpinLockAcquire(&b->mutex);
-	lock->owned_prev = NULL;
-	lock->owned_next = b->owned;
-	if (b->owned != NULL)
-		b->owned->owned_prev = lock;
-	b->owned = lock;
+	/* PREPARE TRANSACTION may hand the slot over at this moment */
+	for (;;)
+	{
+		lock->owner = *(volatile uint32 *) &TxnSlots[slot].owner;
+		b = &TxnBackends[lock->owner];
+		SpinLockAcquire(&b->mutex);
+		if (*(volatile uint32 *) &TxnSlots[slot].owner == lock->owner)
+			break;
+		SpinLockRelease(&b->mutex);
+	}
+	own(b, lock);
 	SpinLockRelease(&b->mutex);
 	return lock;
 }
@@ -249,7 +292,7 @@ void
 locktable_remove(RowLock *lock)
 {
 	Partition  *p = &partitions[locktable_partition(lock->store, lock->row)];
-	TxnBackend *b = &TxnBackends[lock->slot / TxnShmem->ring];
+	TxnBackend *b;
 	RowLock   **link = bucket_of(lock->store, lock->row);
 
 	while (*link != lock)
@@ -257,22 +300,16 @@ locktable_remove(RowLock *lock)
 	*link = lock->next;
 	p->nlocks--;
 
-	SpinLockAcquire(&b->mutex);
-	if (lock->owned_prev != NULL)
-		lock->owned_prev->owned_next = lock->owned_next;
-	else
-		b->owned = lock->owned_next;
-	if (lock->owned_next != NULL)
-		lock->owned_next->owned_prev = lock->owned_prev;
+	b = lock_owner(lock);
+	disown(b, lock);
 	SpinLockRelease(&b->mutex);
 	put_back(lock);
 }
 
-/* The row of some entry of ours with sub or a later subtransaction. */
+/* The row of some entry of an owner with sub or a later subtransaction. */
 static bool
-find_owned(SubTransactionId from_sub, StoreId *store, uint64 *row)
+find_owned(TxnBackend *b, SubTransactionId from_sub, StoreId *store, uint64 *row)
 {
-	TxnBackend *b = My.backend;
 	RowLock    *lock;
 
 	if (*(RowLock *volatile *) &b->owned == NULL)
@@ -290,16 +327,17 @@ find_owned(SubTransactionId from_sub, StoreId *store, uint64 *row)
 }
 
 /*
- * Let go of everything that the subtransaction and those after it hold.
- * TopSubTransactionId: everything.  No error, no allocation.
+ * Let go of everything that the subtransaction of this owner and those after it
+ * hold.  TopSubTransactionId: everything.  No error, no allocation.
  */
 void
-locktable_release(SubTransactionId from_sub)
+locktable_release(TxnBackend *b, SubTransactionId from_sub)
 {
+	uint32		owner = (uint32) (b - TxnBackends);
 	StoreId		store;
 	uint64		row;
 
-	while (find_owned(from_sub, &store, &row))
+	while (find_owned(b, from_sub, &store, &row))
 	{
 		LWLock	   *lwlock = txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(store, row));
 		RowLock    *lock;
@@ -309,10 +347,66 @@ locktable_release(SubTransactionId from_sub)
 		for (lock = locktable_first(store, row); lock != NULL; lock = next)
 		{
 			next = locktable_next(lock);
-			if (&TxnBackends[lock->slot / TxnShmem->ring] == My.backend &&
-				lock->sub >= from_sub)
+			if (lock->owner == owner && lock->sub >= from_sub)
 				locktable_remove(lock);
 		}
 		LWLockRelease(lwlock);
 	}
+}
+
+/* Copies of all entries of an owner, palloc'd. */
+RowLock *
+locktable_copy_owned(TxnBackend *b, int64 *n)
+{
+	int64		max = 0;
+	RowLock    *copies = NULL;
+
+	for (;;)
+	{
+		RowLock    *lock;
+
+		*n = 0;
+		SpinLockAcquire(&b->mutex);
+		for (lock = b->owned; lock != NULL; lock = lock->owned_next)
+		{
+			if (*n < max)
+				copies[*n] = *lock;
+			(*n)++;
+		}
+		SpinLockRelease(&b->mutex);
+		if (*n <= max)
+			return copies;
+		if (copies != NULL)
+			pfree(copies);
+		max = *n + 16;
+		copies = palloc_extended(max * sizeof(RowLock), MCXT_ALLOC_HUGE);
+	}
+}
+
+/*
+ * The transaction in this slot gets another owner, with all its entries.  Others
+ * may add entries for it meanwhile.
+ */
+void
+locktable_hand_over(TxnBackend *from, uint32 slot, TxnBackend *to)
+{
+	RowLock    *lock;
+
+	SpinLockAcquire(&from->mutex);
+	*(volatile uint32 *) &TxnSlots[slot].owner = (uint32) (to - TxnBackends);
+	SpinLockRelease(&from->mutex);
+	do
+	{
+		SpinLockAcquire(&from->mutex);
+		lock = from->owned;
+		if (lock != NULL)
+		{
+			disown(from, lock);
+			SpinLockAcquire(&to->mutex);
+			*(volatile uint32 *) &lock->owner = (uint32) (to - TxnBackends);
+			own(to, lock);
+			SpinLockRelease(&to->mutex);
+		}
+		SpinLockRelease(&from->mutex);
+	} while (lock != NULL);
 }

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "access/twophase.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "sofort/compat/compat.h"
@@ -27,8 +28,6 @@
 
 /* In the first chunk of superblock.tcbs: one granule. */
 #define TCBS_PER_CHUNK	(PM_GRANULE / sizeof(Tcb))
-
-typedef void (*EntryAction) (const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid);
 
 /* The chunks of a TCB, in order; palloc'd. */
 static TcbChunk **
@@ -49,14 +48,14 @@ collect_chunks(const Tcb *tcb, int *n)
 
 /* Call action for the valid ones of n entries. */
 static void
-walk_array(const TcbEntry *entries, int n, bool backwards, uint32 slot, uint32 generation,
-		   uint64 fxid, EntryAction action)
+walk_array(TcbEntry *entries, int n, bool backwards, uint32 slot, uint32 generation,
+		   uint64 fxid, TcbAction action)
 {
 	int			k;
 
 	for (k = 0; k < n; k++)
 	{
-		const TcbEntry *d = &entries[backwards ? n - 1 - k : k];
+		TcbEntry   *d = &entries[backwards ? n - 1 - k : k];
 		TxnEntry	e;
 
 		if (ENTRY_GENERATION(d->what) != generation || ENTRY_KIND(d->what) == TXN_ENTRY_NONE)
@@ -65,12 +64,12 @@ walk_array(const TcbEntry *entries, int n, bool backwards, uint32 slot, uint32 g
 		e.kind = ENTRY_KIND(d->what);
 		e.row = ENTRY_ROW(d->row);
 		e.count = ENTRY_COUNT(d->row);
-		action(&e, slot, generation, fxid);
+		action(d, &e, slot, generation, fxid);
 	}
 }
 
-static void
-walk_entries(const Tcb *tcb, uint32 slot, bool backwards, EntryAction action)
+void
+tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action)
 {
 	uint32		generation = TCB_GENERATION(tcb->state);
 	int			nchunks;
@@ -89,27 +88,27 @@ walk_entries(const Tcb *tcb, uint32 slot, bool backwards, EntryAction action)
 }
 
 static void
-commit_entry(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+commit_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
 	if (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END)
 		TxnOps->stamp_rows(e, slot, generation, fxid);
 }
 
 static void
-commit_drop(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+commit_drop(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
 	if (e->kind == TXN_ENTRY_DROP_STORE)
 		TxnOps->drop_store(e->store);
 }
 
 static void
-abort_entry(const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+abort_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
 	txn_undo_entry(e, slot, generation, 0);
 }
 
 /* Give back the chunks, last first, so that the chain is whole at any time. */
-static void
+void
 tcb_free_overflow(Tcb *tcb)
 {
 	int			n;
@@ -121,11 +120,18 @@ tcb_free_overflow(Tcb *tcb)
 		pfree(chunks);
 }
 
-static void
-finish_committed(Tcb *tcb, uint32 slot)
+/* Flushed, not drained. */
+void
+tcb_finish_committed(Tcb *tcb, uint32 slot)
 {
-	walk_entries(tcb, slot, false, commit_entry);
-	walk_entries(tcb, slot, false, commit_drop);
+	tcb_walk(tcb, slot, false, commit_entry);
+	tcb_walk(tcb, slot, false, commit_drop);
+}
+
+void
+tcb_finish_aborted(Tcb *tcb, uint32 slot)
+{
+	tcb_walk(tcb, slot, true, abort_entry);
 }
 
 static void
@@ -139,13 +145,17 @@ startup_shmem(void)
 	memset(p, 0, size);
 	TxnShmem = (TxnShared *) p;
 	TxnShmem->nbackends = (uint32) MaxBackends;
-	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, TXN_MAX_SLOTS / MaxBackends));
-	TxnShmem->nslots = TxnShmem->nbackends * TxnShmem->ring;
+	TxnShmem->nprepared = (uint32) max_prepared_xacts;
+	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, (TXN_MAX_SLOTS - 2 * max_prepared_xacts) / MaxBackends));
+	pg_atomic_init_u32(&TxnShmem->prepared, 0);
+	pg_atomic_init_u32(&TxnShmem->finishing, 0);
 	p += MAXALIGN(sizeof(TxnShared));
-	TxnSlots = (TxnSlot *) p;
-	p += sizeof(TxnSlot) * TxnShmem->nslots;
+	TxnRings = (uint32 *) p;
+	p += MAXALIGN(sizeof(uint32) * TXN_RING * TxnShmem->nbackends);
+	TxnPreparedOnes = (TxnPrepared *) p;
+	p += MAXALIGN(sizeof(TxnPrepared) * TxnShmem->nprepared);
 	TxnBackends = (TxnBackend *) p;
-	for (i = 0; i < TxnShmem->nbackends; i++)
+	for (i = 0; i < TxnShmem->nbackends + TxnShmem->nprepared; i++)
 	{
 		TxnBackends[i].slot = TXN_NO_SLOT;
 		SpinLockInit(&TxnBackends[i].mutex);
@@ -168,12 +178,12 @@ txn_startup(void)
 		pm_vector_init(&PoolSuper->tcbs, sizeof(Tcb), TCBS_PER_CHUNK);
 	TxnShmem->life = pool_life();
 	TxnShmem->leftovers = true; /* at least the checks are due */
+	prepared_startup();
 	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
 	{
 		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
-		if (slot < TxnShmem->nslots)
-			TxnSlots[slot].generation = TCB_GENERATION(tcb->state);
+		TxnSlots[slot].generation = TCB_GENERATION(tcb->state);
 		switch (TCB_STATE(tcb->state))
 		{
 			case TCB_FREE:
@@ -182,7 +192,7 @@ txn_startup(void)
 					tcb_free_overflow(tcb);
 				break;
 			case TCB_COMMITTED:
-				finish_committed(tcb, (uint32) slot);
+				tcb_finish_committed(tcb, (uint32) slot);
 				stamped = true;
 				break;
 			default:
@@ -285,23 +295,33 @@ mark_commit_log(void)
 		wal_log_committed(xids, n);
 }
 
+/* Prepared before the restart, and neither committed nor rolled back yet. */
+static bool
+still_prepared(const Tcb *tcb)
+{
+	return TCB_STATE(tcb->state) == TCB_TWO_PHASE &&
+		TransactionIdIsInProgress((TransactionId) tcb->xid);
+}
+
 static void
 resolve_slot(Tcb *tcb, uint32 slot)
 {
-	if (TCB_STATE(tcb->state) == TCB_FREE || TCB_LIFE(tcb->state) == TxnShmem->life)
+	if (TCB_STATE(tcb->state) == TCB_FREE || TCB_LIFE(tcb->state) == TxnShmem->life ||
+		still_prepared(tcb))
 		return;
 	switch (TCB_STATE(tcb->state))
 	{
 		case TCB_COMMITTED:		/* finished at start-up */
 			break;
 		case TCB_PREPARED:
+		case TCB_TWO_PHASE:
 			if (commit_log_says_committed(tcb))
-				finish_committed(tcb, slot);
+				tcb_finish_committed(tcb, slot);
 			else
-				walk_entries(tcb, slot, true, abort_entry);
+				tcb_finish_aborted(tcb, slot);
 			break;
 		default:
-			walk_entries(tcb, slot, true, abort_entry);
+			tcb_finish_aborted(tcb, slot);
 			break;
 	}
 	pm_drain();
@@ -319,7 +339,11 @@ txn_resolve_leftovers(void)
 	if (unlikely(TxnShmem == NULL))
 		pool_require();			/* not preloaded */
 	if (likely(!*(volatile bool *) &TxnShmem->leftovers))
+	{
+		if (unlikely(pg_atomic_read_u32(&TxnShmem->finishing) > 0))
+			txn_resolve_prepared();
 		return;
+	}
 	pool_require();				/* also refuses during recovery */
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
 	if (TxnShmem->leftovers)
@@ -329,6 +353,15 @@ txn_resolve_leftovers(void)
 		mark_commit_log();
 		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+
+		/* their row locks, when nobody else's words are in the way any more */
+		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+		{
+			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+			if (still_prepared(tcb))
+				prepared_adopt(tcb, (uint32) slot);
+		}
 		pg_memory_barrier();
 		TxnShmem->leftovers = false;
 	}

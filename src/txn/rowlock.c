@@ -304,6 +304,18 @@ wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Ope
 	return true;
 }
 
+/*
+ * Its backend undoes an aborted transaction before it lets go of the xid; one
+ * that was prepared has no backend.
+ */
+static void
+wait_for_undo(const TxnRow *r, const WordView *e, XLTW_Oper oper)
+{
+	CHECK_FOR_INTERRUPTS();
+	(void) wait_for_xid(r, ender_xid(e), LockWaitBlock, oper);
+	txn_resolve_prepared();
+}
+
 /* ------------------------------------------------------------------------
  * Changing the end word where the lock table is involved
  * ------------------------------------------------------------------------
@@ -497,7 +509,7 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 		if (outcome == ROW_UNDOING)
 		{
 			/* short, and nothing that heap would call waiting */
-			(void) wait_for_xid(r, ender_xid(&e), LockWaitBlock, oper);
+			wait_for_undo(r, &e, oper);
 			continue;
 		}
 		if (outcome == ROW_ENDING || outcome == ROW_ENDED)
@@ -591,6 +603,7 @@ remember_lock(const TxnRow *r)
 	l = &My.locks[My.nlocks++];
 	l->words = r->words;
 	l->store = r->store;
+	l->row = r->row;
 	l->sub = current_sub();
 }
 
@@ -674,7 +687,7 @@ txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy 
 		}
 		if (outcome == ROW_UNDOING)
 		{
-			(void) wait_for_xid(r, ender_xid(&e), LockWaitBlock, XLTW_Lock);
+			wait_for_undo(r, &e, XLTW_Lock);
 			continue;
 		}
 
@@ -754,8 +767,8 @@ txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
 					return TM_Ok;
 				break;
 			case OWNER_UNDOING:
-				o.xid = ender_xid(&e);
-				break;
+				wait_for_undo(successor, &e, XLTW_LockUpdated);
+				continue;
 			case OWNER_RUNNING:
 				if (conflicts[ender_mode(e.word)][mode])
 				{
@@ -795,7 +808,7 @@ copy_entries(const TxnRow *from, const TxnRow *to, int n, int *needed)
 	{
 		if (!is_own_entry(lock) && holder_runs(lock->slot, lock->generation))
 			(void) locktable_add(to->store, to->row, lock->slot, lock->generation, lock->fxid,
-								 lock->sub, lock->mode);
+								 lock->sub, (LockTupleMode) lock->mode);
 	}
 	return true;
 }
@@ -823,6 +836,47 @@ mark_lockers(const TxnRow *to)
 		if (marked == word || word_cas(&to->words->end, word, marked))
 			return;
 	}
+}
+
+/*
+ * The locks of prepared transactions outlast a crash: so must those that they
+ * got on a new version.
+ */
+static void
+log_prepared_lockers(const TxnRow *to)
+{
+	RowLock    *found = NULL;
+	int			max = 0;
+	int			n;
+	int			i;
+
+	for (;;)
+	{
+		RowLock    *lock;
+
+		n = 0;
+		LWLockAcquire(partition_lock(to), LW_SHARED);
+		for (lock = locktable_first(to->store, to->row); lock != NULL; lock = locktable_next(lock))
+		{
+			if (*(volatile uint32 *) &TxnSlots[lock->slot].prepared == 0)
+				continue;
+			if (n < max)
+				found[n] = *lock;
+			n++;
+		}
+		LWLockRelease(partition_lock(to));
+		if (n <= max)
+			break;
+		if (found != NULL)
+			pfree(found);
+		max = n + 4;
+		found = palloc(max * sizeof(RowLock));
+	}
+	for (i = 0; i < n; i++)
+		prepared_log_lock(found[i].slot, found[i].generation, to->store, to->row,
+						  (LockTupleMode) found[i].mode);
+	if (found != NULL)
+		pfree(found);
 }
 
 void
@@ -855,6 +909,10 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
 			LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Max(a, b)));
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Min(a, b)));
 	} while (!done);
+
+	/* who prepares its transaction at this moment either says so or finds them */
+	if (pg_atomic_read_u32(&TxnShmem->prepared) > 0)
+		log_prepared_lockers(to);
 }
 
 /* ------------------------------------------------------------------------
@@ -883,7 +941,7 @@ rowlock_release(SubTransactionId from_sub)
 				(void) word_cas(&l->words->end, word, WORD_EMPTY);
 		}
 	}
-	locktable_release(from_sub);
+	locktable_release(My.backend, from_sub);
 }
 
 /*
@@ -899,5 +957,120 @@ txn_forget_locks(StoreId store)
 	{
 		if (My.locks[i].store == store)
 			My.locks[i].words = NULL;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Prepared transactions
+ * ------------------------------------------------------------------------
+ */
+
+/* Neighbours with the same lock are one entry. */
+static void
+log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
+{
+	TxnEntryKind kind = (TxnEntryKind) (TXN_ENTRY_LOCK + mode);
+
+	if (range->kind == kind && range->store == store && range->row + range->count == row &&
+		range->count < ENTRY_MAX_COUNT)
+	{
+		range->count++;
+		return;
+	}
+	if (range->kind != TXN_ENTRY_NONE)
+		txn_append_entry(range->store, range->kind, range->row, range->count);
+	range->store = store;
+	range->kind = kind;
+	range->row = row;
+	range->count = 1;
+}
+
+/*
+ * All row locks of this transaction go into its write set; not drained.  LOCK
+ * words first: one that somebody makes an entry meanwhile is found in the table.
+ */
+void
+rowlock_log_all(void)
+{
+	TxnEntry	range = {0};
+	RowLock    *entries;
+	int64		n;
+	int64		i;
+
+	for (i = 0; i < My.nlocks; i++)
+	{
+		LocalLock  *l = &My.locks[i];
+		uint64		word;
+
+		CHECK_FOR_INTERRUPTS();
+		if (l->words == NULL)
+			continue;
+		word = word_read(&l->words->end);
+		if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_of_this_life(word) && word_is_mine(word))
+			log_lock(&range, l->store, l->row, WORD_LOCK_MODE(word));
+	}
+	entries = locktable_copy_owned(My.backend, &n);
+	for (i = 0; i < n; i++)
+	{
+		if (is_own_entry(&entries[i]))
+			log_lock(&range, entries[i].store, entries[i].row, (LockTupleMode) entries[i].mode);
+	}
+	if (entries != NULL)
+		pfree(entries);
+	if (range.kind != TXN_ENTRY_NONE)
+		txn_append_entry(range.store, range.kind, range.row, range.count);
+}
+
+/*
+ * After a restart, before anybody else touches sofort: put the lock of a
+ * prepared transaction into the lock table again.  False if there is no such row
+ * any more.  May raise 53200.
+ */
+bool
+rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint32 generation,
+				uint64 fxid)
+{
+	TxnRow		r = {.store = store, .row = row, .words = TxnOps->find_words(store, row)};
+	int			tag;
+
+	if (r.words == NULL)
+		return false;
+	tag = WORD_TAG(word_read(&r.words->begin));
+	if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
+		return false;
+	locktable_stock(1);
+	LWLockAcquire(partition_lock(&r), LW_EXCLUSIVE);
+	(void) locktable_add(store, row, slot, generation, fxid, TopSubTransactionId, mode);
+	for (;;)
+	{
+		uint64		word = word_read(&r.words->end);
+		uint64		marked = WORD_LOCKERS;
+
+		if (WORD_TAG(word) == WORD_TAG_PROGRESS || WORD_TAG(word) == WORD_TAG_STAMP)
+			marked = word | END_LOCKERS;
+		if (marked == word || word_cas(&r.words->end, word, marked))
+			break;
+	}
+	LWLockRelease(partition_lock(&r));
+	return true;
+}
+
+/* The LOCK words of an entry, whoever wrote them in whichever life. */
+void
+rowlock_release_words(const TxnEntry *e, uint32 slot, uint32 generation)
+{
+	uint64		row;
+
+	for (row = e->row; row < e->row + e->count; row++)
+	{
+		RowWords   *words = TxnOps->find_words(e->store, row);
+		uint64		word;
+
+		if (words == NULL)
+			continue;
+		word = word_read(&words->end);
+		if (WORD_TAG(word) == WORD_TAG_LOCK && WORD_SLOT(word) == slot &&
+			WORD_GENERATION(word) == generation)
+			(void) word_cas(&words->end, word, WORD_EMPTY);
 	}
 }

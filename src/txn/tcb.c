@@ -13,6 +13,7 @@
 
 #include "access/parallel.h"
 #include "access/subtrans.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
@@ -30,6 +31,8 @@
 TxnShared  *TxnShmem = NULL;
 TxnSlot    *TxnSlots = NULL;
 TxnBackend *TxnBackends = NULL;
+TxnPrepared *TxnPreparedOnes = NULL;
+uint32	   *TxnRings = NULL;
 LWLockPadded *TxnLocks = NULL;
 const TxnStoreOps *TxnOps = NULL;
 
@@ -62,19 +65,16 @@ static uint64 drains = 1;
 static uint64 slot_flushed[TXN_RING];
 static bool exit_registered = false;
 
-static uint32
-ring_size(void)
-{
-	return Max(1, Min(TXN_RING, TXN_MAX_SLOTS / MaxBackends));
-}
-
+/* (The mirror of the slots is in the arena: its size depends on the pool.) */
 Size
 txn_shmem_size(void)
 {
 	Size		size = MAXALIGN(sizeof(TxnShared));
 
-	size = add_size(size, mul_size(sizeof(TxnSlot), (Size) ring_size() * MaxBackends));
-	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnBackend), MaxBackends)));
+	size = add_size(size, MAXALIGN(mul_size(sizeof(uint32) * TXN_RING, MaxBackends)));
+	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnPrepared), max_prepared_xacts)));
+	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnBackend),
+											(Size) MaxBackends + max_prepared_xacts)));
 	return add_size(size, locktable_shmem_size());
 }
 
@@ -183,7 +183,7 @@ txn_waitable_xid(uint32 slot, uint32 generation, bool by_command, uint32 number)
 
 	if (!slot_transaction(slot, generation, &fxid))
 		return InvalidTransactionId;
-	b = &TxnBackends[slot / TxnShmem->ring];
+	b = &TxnBackends[*(volatile uint32 *) &TxnSlots[slot].owner];
 	MIRROR_READ(b,
 				{
 					xid = (TransactionId) fxid;
@@ -212,7 +212,7 @@ txn_waitable_xid(uint32 slot, uint32 generation, bool by_command, uint32 number)
 uint32
 txn_spec_token(uint32 slot, StoreId store, uint64 row)
 {
-	const TxnBackend *b = &TxnBackends[slot / TxnShmem->ring];
+	const TxnBackend *b = &TxnBackends[*(volatile uint32 *) &TxnSlots[slot].owner];
 	uint32		token = 0;
 
 	MIRROR_READ(b,
@@ -376,7 +376,8 @@ take_slot(void)
 	b = &TxnBackends[number];
 	My.backend = b;
 	My.fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	My.slot = number * TxnShmem->ring + b->ring_next;
+	My.ring_place = b->ring_next;
+	My.slot = TxnRings[number * TxnShmem->ring + My.ring_place];
 	b->ring_next = (b->ring_next + 1) % TxnShmem->ring;
 
 	s = &TxnSlots[My.slot];
@@ -400,6 +401,7 @@ take_slot(void)
 	__atomic_store_n(&s->generation, 0, __ATOMIC_RELAXED);
 	pg_write_barrier();
 	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
+	s->owner = number;
 	s->active = true;
 	__atomic_store_n(&s->generation, generation, __ATOMIC_RELEASE);
 	mirror_end_change(b);
@@ -482,11 +484,11 @@ txn_progress_word(CommandId cid)
  */
 
 /* Address of the TCB of a slot; makes room in the vector. */
-static Tcb *
-tcb_of_slot(uint32 slot)
+Tcb *
+txn_tcb_of_slot(uint32 slot)
 {
 	PmVector   *tcbs = &PoolSuper->tcbs;
-	uint64		last = (uint64) (slot / TxnShmem->ring + 1) * TxnShmem->ring - 1;
+	uint64		last = slot | (TXN_RING - 1);
 
 	if (slot >= *(volatile uint64 *) &tcbs->count)
 	{
@@ -518,7 +520,7 @@ activate(void)
 	volatile Tcb *tcb = My.tcb;
 	TxnSlot    *s = &TxnSlots[My.slot];
 
-	if (slot_flushed[My.slot % TxnShmem->ring] >= drains)
+	if (slot_flushed[My.ring_place] >= drains)
 		txn_drain();			/* the last transaction's stamps */
 	Assert(tcb->overflow == PM_NULL);
 	tcb->state = TCB_MAKE_STATE(TCB_FREE, My.generation, TxnShmem->life);
@@ -567,8 +569,8 @@ durable_entry(int64 n)
 }
 
 /* Append and flush, no drain. */
-static void
-append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+void
+txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
 	LocalEntry *e;
 	TcbEntry   *d;
@@ -577,7 +579,7 @@ append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	Assert(My.have_slot && My.stage == STAGE_OPEN);
 	My.entries = txn_grow(My.entries, My.nentries, &My.maxentries, sizeof(LocalEntry));
 	if (My.tcb == NULL)
-		My.tcb = tcb_of_slot(My.slot);
+		My.tcb = txn_tcb_of_slot(My.slot);
 	d = durable_entry(My.nentries);
 	if (first)
 		activate();
@@ -652,12 +654,12 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 			row -= row % SOFORT_BLOCK_ROWS;
 			count = SOFORT_BLOCK_ROWS;
 		}
-		append_entry(store, kind, row, count);
+		txn_append_entry(store, kind, row, count);
 		c = &cover[cover_next++ % COVER_RANGES];
 		*c = My.entries[My.nentries - 1].entry;
 	}
 	else
-		append_entry(store, kind, row, count);
+		txn_append_entry(store, kind, row, count);
 	return true;
 }
 
@@ -744,6 +746,8 @@ txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from
 			break;
 		case TXN_ENTRY_DROP_STORE:
 		case TXN_ENTRY_NONE:
+		case TXN_ENTRY_LOCK:
+		case TXN_ENTRY_LOCK_LAST:
 			break;
 	}
 }
@@ -800,7 +804,26 @@ txn_release_slot(bool now)
 			pm_free(My.nchunks == 0 ? &My.tcb->overflow : &My.chunks[My.nchunks - 1]->next, 1);
 		My.nchunks = 0;
 	}
-	slot_flushed[My.slot % TxnShmem->ring] = drains;
+	slot_flushed[My.ring_place] = drains;
+}
+
+/* There is another slot in this place of the ring: a TCB that is FREE durably. */
+void
+txn_slot_replaced(uint32 place)
+{
+	slot_flushed[place] = 0;
+}
+
+/* The backend has no open transaction any more. */
+void
+txn_mirror_leave(TxnBackend *b)
+{
+	mirror_begin_change(b);
+	b->slot = TXN_NO_SLOT;
+	b->nsubs = 0;
+	b->spec_token = 0;
+	b->nentries = 0;
+	mirror_end_change(b);
 }
 
 /* Forget the transaction, after everything that names it is done with. */
@@ -809,17 +832,12 @@ txn_leave(void)
 {
 	if (My.have_slot)
 	{
-		TxnBackend *b = My.backend;
-
-		mirror_begin_change(b);
 		__atomic_store_n(&TxnSlots[My.slot].active, false, __ATOMIC_RELEASE);
-		b->slot = TXN_NO_SLOT;
-		b->nsubs = 0;
-		b->spec_token = 0;
-		b->nentries = 0;
-		mirror_end_change(b);
+		txn_mirror_leave(My.backend);
 	}
 	My.have_slot = false;
+	My.prepared = NULL;
+	My.nchunks = 0;
 	My.durable = false;
 	My.ready_sub = InvalidSubTransactionId;
 	My.stage = STAGE_OPEN;
@@ -862,6 +880,8 @@ state_name(TcbState state)
 			return "committed";
 		case TCB_ABORTED:
 			return "aborted";
+		case TCB_TWO_PHASE:
+			return "prepared";
 	}
 	return "invalid";
 }
@@ -890,16 +910,18 @@ txn_visit(TxnVisitor fn, void *arg)
 		info.slot = slot;
 		if (slot < TxnShmem->nslots && TxnSlots[slot].active)
 		{
-			const TxnBackend *b = &TxnBackends[slot / TxnShmem->ring];
+			const TxnBackend *b = &TxnBackends[TxnSlots[slot].owner];
+			uint32		prepared = TxnSlots[slot].prepared;
 
 			info.generation = TxnSlots[slot].generation;
 			info.xid = TxnSlots[slot].fxid;
 			info.life = TxnShmem->life;
 			info.pid = b->pid;
-			info.entries = b->nentries;
+			info.entries = prepared > 0 && b->pid == 0 ?
+				TxnPreparedOnes[prepared - 1].nentries : b->nentries;
 			/* no TCB is made for a transaction that only locks rows */
-			info.state = TCB_GENERATION(state) == info.generation && !leftover &&
-				TCB_STATE(state) != TCB_FREE ? state_name(TCB_STATE(state)) : "locking";
+			info.state = TCB_GENERATION(state) == info.generation &&
+				(!leftover || prepared > 0) && TCB_STATE(state) != TCB_FREE ? state_name(TCB_STATE(state)) : "locking";
 		}
 		else if (leftover && TxnShmem->leftovers)
 		{

@@ -27,7 +27,9 @@ typedef enum TcbState
 	TCB_ACTIVE = 1,
 	TCB_PREPARED = 2,			/* the commit log decides */
 	TCB_COMMITTED = 3,
-	TCB_ABORTED = 4
+	TCB_ABORTED = 4,
+	TCB_TWO_PHASE = 5			/* by PREPARE TRANSACTION: as PREPARED, but for
+								 * any time, across restarts */
 } TcbState;
 
 #define TCB_STATE(s)		((TcbState) ((s) & 0xf))
@@ -61,7 +63,8 @@ typedef enum TcbState
 #define TXN_LWLOCK_MARK		0	/* the high-water mark */
 #define TXN_LWLOCK_RESOLVE	1	/* leftovers */
 #define TXN_LWLOCK_GROW		2	/* superblock.tcbs grows */
-#define TXN_LWLOCK_ROWS		3	/* first partition of the lock table */
+#define TXN_LWLOCK_PREPARED	3	/* TxnPrepared, and TCBs of prepared transactions */
+#define TXN_LWLOCK_ROWS		4	/* first partition of the lock table */
 #define TXN_LWLOCKS			(TXN_LWLOCK_ROWS + TXN_LOCK_PARTITIONS)
 
 /*
@@ -72,6 +75,8 @@ typedef struct TxnSlot
 {
 	uint64		fxid;
 	uint32		generation;
+	uint32		owner;			/* index in TxnBackends */
+	uint32		prepared;		/* index in TxnPrepared + 1 */
 	bool		active;			/* its transaction has not ended */
 	bool		wrapped;		/* generations began again since the entries of
 								 * the TCB were zeroed */
@@ -87,7 +92,10 @@ typedef struct TxnSub
 
 struct RowLock;
 
-/* Per PGPROC.  Written by its owner only, except "owned". */
+/*
+ * Per PGPROC, written by its owner only, except "owned".  Behind them those that
+ * stand for prepared transactions.
+ */
 typedef struct TxnBackend
 {
 	uint32		version;		/* odd while the fields below change */
@@ -104,12 +112,37 @@ typedef struct TxnBackend
 	TxnSub		subs[TXN_MIRROR_SUBS];
 } TxnBackend;
 
+typedef enum TxnPreparedState
+{
+	PREPARED_NONE = 0,
+	PREPARED_BEGUN,				/* its backend is in PREPARE TRANSACTION */
+	PREPARED_DONE				/* nobody's; until it is resolved */
+} TxnPreparedState;
+
+/*
+ * A transaction that PREPARE TRANSACTION has detached from its backend.  It
+ * takes its slot with it and leaves the backend a spare one.  Written under
+ * TXN_LWLOCK_PREPARED.
+ */
+typedef struct TxnPrepared
+{
+	TxnPreparedState state;
+	uint32		slot;
+	uint32		spare;			/* the slot that nobody uses meanwhile */
+	bool		watched;		/* counted in "finishing" all the time */
+	uint64		nentries;		/* of its TCB */
+	uint64		next_entry;		/* place of the next: others may add row locks */
+} TxnPrepared;
+
 typedef struct TxnShared
 {
 	uint64		life;
 	uint32		nbackends;
 	uint32		ring;			/* slots per backend */
-	uint32		nslots;
+	uint32		nprepared;		/* max_prepared_transactions */
+	uint32		nslots;			/* slots that have a mirror */
+	pg_atomic_uint32 prepared;	/* entries of TxnPrepared in use */
+	pg_atomic_uint32 finishing; /* some may be finished and not resolved */
 	bool		leftovers;		/* TCBs of earlier lives are unresolved */
 
 	/* high-water mark: written under TXN_LWLOCK_MARK, read without */
@@ -131,6 +164,8 @@ typedef struct TxnShared
 extern TxnShared *TxnShmem;
 extern TxnSlot *TxnSlots;
 extern TxnBackend *TxnBackends;
+extern TxnPrepared *TxnPreparedOnes;
+extern uint32 *TxnRings;		/* slots of backend n from n * ring on */
 extern LWLockPadded *TxnLocks;
 extern const TxnStoreOps *TxnOps;
 
@@ -151,6 +186,7 @@ typedef struct LocalLock
 {
 	RowWords   *words;
 	StoreId		store;
+	uint64		row;
 	SubTransactionId sub;
 } LocalLock;
 
@@ -180,6 +216,8 @@ typedef struct TxnLocal
 	uint64		fxid;
 	Tcb		   *tcb;
 	TxnBackend *backend;
+	uint32		ring_place;		/* of the slot, in this backend's ring */
+	TxnPrepared *prepared;		/* since PRE_PREPARE */
 	SubTransactionId ready_sub; /* txn_begin_write() has nothing to do */
 	TxnStage	stage;
 	bool		wrote;			/* some command made a word */
@@ -215,12 +253,16 @@ word_is_mine(uint64 word)
 /* ---- tcb.c ---- */
 extern void txn_join(SubTransactionId sub);	/* xid, slot, mirror: to lock rows */
 extern void txn_drain(void);
+extern void txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 extern void txn_forget_entry(StoreId store, uint64 row);
 extern void txn_push_frame(SubTransactionId sub);
 extern void txn_pop_frame(SubTransactionId sub);
 extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
 						   CommandId from_command);
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
+extern Tcb *txn_tcb_of_slot(uint32 slot);
+extern void txn_slot_replaced(uint32 place);
+extern void txn_mirror_leave(TxnBackend *b);
 extern void txn_set_state(TcbState state);
 extern void txn_release_slot(bool now);
 extern void txn_leave(void);
@@ -273,9 +315,10 @@ typedef struct RowLock
 	uint64		row;
 	uint64		fxid;
 	uint32		slot;
-	uint32		generation;
+	uint32		owner;			/* index in TxnBackends */
 	SubTransactionId sub;
-	LockTupleMode mode;
+	uint16		generation;
+	uint16		mode;			/* LockTupleMode */
 } RowLock;
 
 extern Size locktable_shmem_size(void);
@@ -287,9 +330,33 @@ extern RowLock *locktable_next(RowLock *lock);
 extern RowLock *locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation,
 							  uint64 fxid, SubTransactionId sub, LockTupleMode mode);
 extern void locktable_remove(RowLock *lock);
-extern void locktable_release(SubTransactionId from_sub);
+extern void locktable_release(TxnBackend *b, SubTransactionId from_sub);
+extern RowLock *locktable_copy_owned(TxnBackend *b, int64 *n);
+extern void locktable_hand_over(TxnBackend *from, uint32 slot, TxnBackend *to);
 
 /* ---- rowlock.c ---- */
 extern void rowlock_release(SubTransactionId from_sub);
+extern void rowlock_log_all(void);
+extern bool rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot,
+							uint32 generation, uint64 fxid);
+extern void rowlock_release_words(const TxnEntry *e, uint32 slot, uint32 generation);
+
+/* ---- recover.c ---- */
+typedef void (*TcbAction) (TcbEntry *durable, const TxnEntry *entry, uint32 slot,
+						   uint32 generation, uint64 fxid);
+extern void tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action);
+extern void tcb_finish_committed(Tcb *tcb, uint32 slot);
+extern void tcb_finish_aborted(Tcb *tcb, uint32 slot);
+extern void tcb_free_overflow(Tcb *tcb);
+
+/* ---- prepared.c ---- */
+extern void prepared_startup(void);
+extern void prepared_begin(void);
+extern void prepared_cancel(void);
+extern void prepared_hand_over(void);
+extern void prepared_adopt(Tcb *tcb, uint32 slot);
+extern void prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row,
+							  LockTupleMode mode);
+extern void prepared_end_of_xact(void);
 
 #endif							/* SOFORT_TXN_INTERNAL_H */

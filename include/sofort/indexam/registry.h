@@ -35,6 +35,9 @@ typedef struct SofortIndex
 	Oid			index_oid;
 	pg_atomic_uint32 state;		/* IndexTreeState */
 	int			builder_pid;
+	TransactionId prepared_xid; /* prepared; what becomes of the tree when it ends */
+	bool		drop_if_committed;
+	bool		drop_if_aborted;
 	Tree	   *tree;			/* if ready */
 	KeyFormat  *format;			/* that the tree, or the part of it, was built with */
 

@@ -12,6 +12,7 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "nodes/lockoptions.h"
 #include "sofort/pmem/layout.h"
 #include "sofort/txn/words.h"
 #include "utils/snapshot.h"
@@ -34,10 +35,28 @@ extern void txn_startup(void);
 
 /*
  * PREPARED and dead TCBs of earlier lives, by the first backend that touches
- * sofort.  Called by store_open() and friends; one load when done.
+ * sofort.  Called by store_open() and friends; two loads when done.  Also
+ * txn_resolve_prepared(), while somebody may be finishing a prepared transaction.
  * Marks the commit log for COMMITTED ones, too (pg_xact_status).
  */
 extern void txn_resolve_leftovers(void);
+
+/* ---- prepared transactions ---- */
+
+/*
+ * Stamp or undo the rows of prepared transactions that were committed or rolled
+ * back meanwhile, carry out what they created or dropped, let go of their row
+ * locks.  Their relation locks are gone already: whoever frees storage of a
+ * relation calls this (or txn_resolve_leftovers()) after he has locked it.  One
+ * load while there are none.  No LWLock of txn or store may be held.
+ */
+extern void txn_resolve_prepared(void);
+
+/* This transaction is about to COMMIT PREPARED or ROLLBACK PREPARED another. */
+extern void txn_finishes_prepared(void);
+
+/* Does it, or might it (an apply worker of logical replication)? */
+extern bool txn_may_finish_prepared(void);
 
 /* ---- what the store gives to txn: dependencies point one way ---- */
 
@@ -48,7 +67,11 @@ typedef enum TxnEntryKind
 	TXN_ENTRY_END,				/* rows whose end word may name the TCB */
 	TXN_ENTRY_CREATE_STORE,		/* drop the store if the transaction aborts */
 	TXN_ENTRY_DROP_STORE,		/* drop the store if it commits */
-	TXN_ENTRY_CREATE_COLUMN		/* row = column index: drop it on abort */
+	TXN_ENTRY_CREATE_COLUMN,	/* row = column index: drop it on abort */
+
+	/* row locks of a prepared transaction, by LockTupleMode */
+	TXN_ENTRY_LOCK = 16,
+	TXN_ENTRY_LOCK_LAST = TXN_ENTRY_LOCK + LockTupleExclusive
 } TxnEntryKind;
 
 typedef struct TxnEntry
@@ -84,6 +107,12 @@ typedef struct TxnStoreOps
 	/* Drop now: durable, idempotent, no ERROR. */
 	void		(*drop_store) (StoreId store);
 	void		(*drop_column) (StoreId store, uint64 column);
+
+	/* Words of a row; NULL if it has no storage.  For row locks. */
+	RowWords   *(*find_words) (StoreId store, uint64 row);
+
+	/* Is this an unlogged store that was emptied when the server started? */
+	bool		(*store_emptied) (StoreId store);
 
 	/* After COMMIT/ABORT of the whole transaction: volatile counters */
 	void		(*end_of_xact) (bool committed);
