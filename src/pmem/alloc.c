@@ -514,6 +514,8 @@ alloc_startup(void)
 	{
 		AllocIntents *set = pm_vector_get(&PoolSuper->intents, s);
 
+		/* one that a killed process forgot may still be on the medium */
+		pm_flush(set, sizeof(AllocIntents));
 		for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 		{
 			if (set->intent[i].target == PM_NULL)
@@ -522,6 +524,7 @@ alloc_startup(void)
 			recovered++;
 		}
 	}
+	pm_drain();
 	if (recovered > 0)
 		ereport(LOG,
 				(errmsg("sofort pool: " UINT64_FORMAT " unfinished allocations were settled",
@@ -554,6 +557,16 @@ pm_allocated_size(PMPtr target)
 	uint64		word;
 
 	return allocation_of(target, &start, &size, &word) ? (Size) size : 0;
+}
+
+PMPtr
+pm_allocation_start(PMPtr p)
+{
+	PMPtr		start;
+	uint64		size;
+	uint64		word;
+
+	return allocation_of(p, &start, &size, &word) ? start : PM_NULL;
 }
 
 typedef struct FreeBatch

@@ -405,6 +405,9 @@ slab_free_owner(int extent, uint32 granule, StoreId owner)
 			pm_store8(&slab->owner[i], 0);
 			n++;
 		}
+		/* at a start: those that a killed process freed, perhaps not durably */
+		if (MyProc == NULL)
+			pm_flush(slab->owner, slab->nslots * sizeof(uint64));
 		if (n > 0)
 		{
 			pm_drain();

@@ -434,6 +434,28 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	return freed;
 }
 
+/* The root's words and all links of a chain, durably. */
+void
+chain_persist(const StoreHeader *header, const RowRef *root)
+{
+	RowRef		at = *root;
+	int			n;
+
+	pm_flush(root->words, sizeof(RowWords));
+	for (n = 0; n < WALK_MAX; n++)
+	{
+		const uint64 *slot = link_slot(at.block, at.index);
+
+		if (slot == NULL)
+			break;
+		pm_flush(slot, sizeof(uint64));
+		if (!LINK_IS_SET(*slot) || (*slot & LINK_ROOT) ||
+			!header_locate(header, LINK_ROW(*slot), &at))
+			break;
+	}
+	pm_drain();
+}
+
 /*
  * The same for whoever frees them later: up to max versions are bypassed, into
  * dead[].  Flushed, not drained.  Nothing if this is no root (any more).
@@ -489,6 +511,8 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 	if (!chain_root_of(header, ref, &root))
 		return;
 	LWLockAcquire(chain_lock(header->id, root.row), LW_EXCLUSIVE);
+	if (txn_recovering)
+		chain_persist(header, &root);
 	at = root;
 	for (;;)
 	{

@@ -168,7 +168,7 @@ column_drop(StoreHeader *header, uint64 column)
 	if (column >= header->columns.count)
 		return;
 	c = column_get(header, column);
-	if (c == NULL || c->state == COLUMN_DROPPED)
+	if (c == NULL)
 		return;
 	c->state = COLUMN_DROPPED;
 	pm_persist(&c->state, sizeof(uint32));

@@ -413,6 +413,8 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		if (index->table == NULL)
 		{
+			/* a count that a killed process stored: rows will rely on it */
+			pm_persist(dictionary, sizeof(DictionaryHeader));
 			find_absent(shared, index);
 			(void) rebuild_table(shared, index, dictionary->values.count, 0);
 		}

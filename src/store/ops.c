@@ -63,6 +63,8 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 		if (header_locate(header, row, &ref) &&
 			txn_stamp_word(begin ? &ref.words->begin : &ref.words->end, slot, generation, fxid))
 			n++;
+		else if (txn_recovering && header_locate(header, row, &ref))
+			pm_flush(ref.words, sizeof(RowWords));
 	}
 	if (shared != NULL)
 		stats_count(shared, begin ? n : -n, begin ? 0 : n);
@@ -116,7 +118,11 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 			continue;
 		old = word_read(begin ? &ref.words->begin : &ref.words->end);
 		if (!txn_word_to_undo(old, slot, generation, from_command))
+		{
+			if (txn_recovering)
+				pm_flush(ref.words, sizeof(RowWords));
 			continue;
+		}
 		if (begin)
 			undo_begin(header, &ref);
 		else

@@ -208,10 +208,13 @@ store_startup(void)
 		}
 		if (header->flags & STORE_EMPTYING)
 			finish_truncation(header);
+		/* counts that a killed process stored: rows will rely on them */
+		pm_flush(header, sizeof(StoreHeader));
 		node = insert_node(header, i, false);
 		if (crashed && (header->flags & STORE_UNLOGGED))
 			reset_unlogged(node);
 	}
+	pm_drain();
 }
 
 uint64

@@ -30,7 +30,11 @@ is_orphan(StoreDesc *store, const RowRef *ref, bool free)
 	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);
 	orphan = !chain_contains(store->header, &root, ref->row);
 	if (orphan && free)
+	{
+		/* who took it out may have been killed before that was durable */
+		chain_persist(store->header, &root);
 		orphan = version_free(store, ref);
+	}
 	LWLockRelease(chain_lock(store->id, root.row));
 	return orphan;
 }

@@ -26,6 +26,8 @@
 
 #include "txn_internal.h"
 
+bool		txn_recovering = false;
+
 /* In the first chunk of superblock.tcbs: one granule. */
 #define TCBS_PER_CHUNK	(PM_GRANULE / sizeof(Tcb))
 
@@ -134,6 +136,27 @@ tcb_finish_aborted(Tcb *tcb, uint32 slot)
 	tcb_walk(tcb, slot, true, abort_entry);
 }
 
+/*
+ * What a killed process stored last in a TCB may not be on the medium.  It is
+ * there before anything is done about it: power that fails in between must not
+ * leave words of a transaction that was finished in one way beside a TCB that
+ * asks for the other.
+ */
+static void
+persist_tcbs(void)
+{
+	uint64		slot;
+
+	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	{
+		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+		if (TCB_STATE(tcb->state) != TCB_FREE)
+			pm_flush(tcb, sizeof(Tcb));
+	}
+	pm_drain();
+}
+
 static void
 startup_shmem(void)
 {
@@ -178,6 +201,8 @@ txn_startup(void)
 		pm_vector_init(&PoolSuper->tcbs, sizeof(Tcb), TCBS_PER_CHUNK);
 	TxnShmem->life = pool_life();
 	TxnShmem->leftovers = true; /* at least the checks are due */
+	persist_tcbs();
+	txn_recovering = true;
 	prepared_startup();
 	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
 	{
@@ -201,6 +226,7 @@ txn_startup(void)
 	}
 	if (stamped)
 		pm_drain();
+	txn_recovering = false;
 }
 
 /* ------------------------------------------------------------------------
@@ -351,8 +377,10 @@ txn_resolve_leftovers(void)
 		wal_check_redo();
 		check_ids();
 		mark_commit_log();
+		txn_recovering = true;
 		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+		txn_recovering = false;
 
 		/* their row locks, when nobody else's words are in the way any more */
 		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)

@@ -76,8 +76,11 @@ extern void pm_release_reservations(void);
  */
 extern void pm_free(PMPtr *link, uint64 nlinks);
 
-/* Bytes that a target really occupies. */
+/* Bytes that a target really occupies; 0 if nothing is allocated there. */
 extern Size pm_allocated_size(PMPtr target);
+
+/* Start of the allocation that p points into, PM_NULL if there is none. */
+extern PMPtr pm_allocation_start(PMPtr p);
 
 /*
  * Free every segment and slab slot of an owner, whatever links to it: for

@@ -490,6 +490,7 @@ extern bool version_free(StoreDesc *store, const RowRef *ref);
 extern void chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
 extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
+extern void chain_persist(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
 extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead,
@@ -508,5 +509,8 @@ extern void stats_count(StoreShared *shared, int64 live, int64 dead);
 extern void stats_end_of_xact(void);
 extern void stats_init(StoreShared *shared);
 extern void stats_forget(StoreShared *shared);
+
+/* verify_space.c */
+extern void store_verify_space(const StoreHeader *header, StoreReport report, void *arg);
 
 #endif							/* SOFORT_STORE_STORE_INTERNAL_H */

@@ -41,6 +41,13 @@ extern void txn_startup(void);
  */
 extern void txn_resolve_leftovers(void);
 
+/*
+ * Transactions of earlier lives are being finished by this process.  What a killed
+ * process stored is visible, but perhaps not on the medium, and nobody else will
+ * flush it: words and links are flushed even where nothing is left to be done.
+ */
+extern bool txn_recovering;
+
 /* ---- prepared transactions ---- */
 
 /*
