@@ -209,6 +209,7 @@ verify_row(const Verify *v, const RowRef *ref)
 {
 	uint64		begin = word_read(&ref->words->begin);
 	uint64		end = word_read(&ref->words->end);
+	const uint64 *successor = successor_slot(ref->block, ref->index);
 	char		place[64];
 
 	if (begin == WORD_EMPTY)
@@ -217,6 +218,9 @@ verify_row(const Verify *v, const RowRef *ref)
 			 ref->index + 1);
 	verify_word(v, place, "begin", begin, true);
 	verify_word(v, place, "end", end, false);
+	if (WORD_TAG(begin) == WORD_TAG_STAMP && end == WORD_EMPTY && successor != NULL &&
+		word_read(successor) != 0 && word_read(&ref->words->end) == end)
+		complain(v, "row", place, "is a current version with a successor");
 	/* only of versions that this transaction's horizon protects */
 	if (WORD_TAG(begin) != WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_STAMP)
 		return;
@@ -287,4 +291,5 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 				verify_row(&v, &ref);
 		}
 	}
+	store_verify_space(store->header, report, arg);
 }

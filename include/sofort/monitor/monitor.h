@@ -25,4 +25,7 @@ extern void monitor_verify_index(Relation rel, StoreDesc *store, Relation index,
  * may SELECT from it or read all statistics. */
 extern bool monitor_may_see_relation(Oid relid);
 
+/* Space of the pool itself and of transactions that nothing refers to. */
+extern void monitor_verify_pool_space(StoreReport report, void *arg);
+
 #endif							/* SOFORT_MONITOR_MONITOR_H */

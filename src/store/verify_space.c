@@ -1,0 +1,181 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify_space.c
+ *	  Is everything that a store has allocated referred to, and once?
+ *
+ * Writers are held off meanwhile (ShareLock on the table), so nothing is on its
+ * way between allocation and reference.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "sofort/store/store_internal.h"
+
+typedef struct Space
+{
+	StoreReport report;
+	void	   *arg;
+	PMPtr	   *start;			/* of allocations, one for each reference */
+	Size		n;
+	Size		allocated;
+} Space;
+
+/* Note a reference.  What leads nowhere is for others to tell. */
+static void
+refer(Space *s, PMPtr p)
+{
+	PMPtr		start = p != PM_NULL ? pm_allocation_start(p) : PM_NULL;
+
+	if (start == PM_NULL)
+		return;
+	if (s->n == s->allocated)
+	{
+		s->allocated *= 2;
+		s->start = repalloc_huge(s->start, s->allocated * sizeof(PMPtr));
+	}
+	s->start[s->n++] = start;
+}
+
+static void
+refer_vector(Space *s, const PmVector *v)
+{
+	int			i;
+
+	for (i = 0; i < PM_VECTOR_CHUNKS; i++)
+		refer(s, v->chunks[i]);
+}
+
+/* Elements of a vector of references, up to the one that is not counted yet */
+static void
+refer_elements(Space *s, const PmVector *v)
+{
+	uint64		i;
+
+	refer_vector(s, v);
+	for (i = 0; i <= v->count; i++)
+	{
+		const PMPtr *p = pm_vector_get(v, i);
+
+		if (p != NULL)
+			refer(s, *p);
+	}
+}
+
+static void
+refer_columns(Space *s, const StoreHeader *h)
+{
+	uint64		i;
+
+	refer_vector(s, &h->columns);
+	for (i = 0; i < h->columns.count; i++)
+	{
+		const ColumnHeader *c = column_get(h, i);
+		const DictionaryHeader *d;
+
+		if (c == NULL || c->dictionary == PM_NULL ||
+			pm_allocated_size(c->dictionary) < sizeof(DictionaryHeader))
+			continue;
+		refer(s, c->dictionary);
+		d = pm_deref(c->dictionary);
+		if (d->attlen > 0)
+			refer_vector(s, &d->values);
+		else
+			refer_elements(s, &d->values);
+	}
+}
+
+/*
+ * Values of all rows, in whatever state: an EMPTY row may have some that its next
+ * user frees, and the field of a NULL is 0 or was left by an earlier user.
+ */
+static void
+refer_values(Space *s, const ShapeHeader *shape, const BlockHeader *b)
+{
+	int			k;
+	uint32		i;
+
+	for (k = 0; k < shape->ncolumns; k++)
+	{
+		const ShapeColumn *c = &shape->columns[k];
+
+		if (c->encoding != ENCODING_REFERENCE)
+			continue;
+		for (i = 0; i < b->capacity; i++)
+			refer(s, *(const PMPtr *) ((const char *) b + c->offset + (Size) i * c->stride));
+	}
+}
+
+static void
+refer_blocks(Space *s, const StoreHeader *h)
+{
+	uint64		n;
+
+	refer_vector(s, &h->blocks);
+	for (n = 0; n < h->nblocks + STORE_RUN_MAX; n++)
+	{
+		const PMPtr *entry = block_entry(h, n);
+		const BlockHeader *b;
+		const ShapeHeader *shape;
+
+		CHECK_FOR_INTERRUPTS();
+		if (entry == NULL || *entry == PM_NULL)
+			continue;
+		b = pm_deref(*entry);
+		if (n < STORE_SINGLE_BLOCKS || ((const RunHeader *) b - 1)->first_block == n)
+			refer(s, *entry);
+		refer(s, b->links);
+		refer(s, b->successors);
+		shape = shape_get(h, b->shape);
+		if (shape != NULL)
+			refer_values(s, shape, b);
+	}
+}
+
+static int
+compare_starts(const void *a, const void *b)
+{
+	PMPtr		x = *(const PMPtr *) a;
+	PMPtr		y = *(const PMPtr *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void
+tell(const Space *s, PMPtr p, Size size, const char *problem)
+{
+	char		place[64];
+
+	snprintf(place, sizeof(place), "%zu bytes at " UINT64_FORMAT, size, p & PM_OFFSET_MASK);
+	s->report(s->arg, "space", place, problem);
+}
+
+static void
+look_up(void *arg, PMPtr target, Size size, StoreId owner)
+{
+	const Space *s = arg;
+
+	if (bsearch(&target, s->start, s->n, sizeof(PMPtr), compare_starts) == NULL)
+		tell(s, target, size, "is allocated, and nothing refers to it");
+}
+
+void
+store_verify_space(const StoreHeader *header, StoreReport report, void *arg)
+{
+	Space		s = {.report = report,.arg = arg,.allocated = 1024};
+	Size		i;
+
+	s.start = palloc(s.allocated * sizeof(PMPtr));
+	refer_blocks(&s, header);
+	refer_columns(&s, header);
+	refer_elements(&s, &header->shapes);
+	qsort(s.start, s.n, sizeof(PMPtr), compare_starts);
+	for (i = 1; i < s.n; i++)
+	{
+		if (s.start[i] == s.start[i - 1])
+			tell(&s, s.start[i], pm_allocated_size(s.start[i]), "is referred to twice");
+	}
+	pm_visit_allocations(header->id, look_up, &s);
+	pfree(s.start);
+}
