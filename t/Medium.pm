@@ -1,7 +1,9 @@
 # Power cuts: a recorded run of a server with the shadow medium, and what servers
 # find that are started from images of it (t/medium/main.c).
 #
-#   my $run = Medium->record('tables', "$FindBin::RealBin/medium/workloads/tables.sql");
+#   my $run = Medium->record('tables', script => "$FindBin::RealBin/medium/workloads/tables.sql");
+#   my $run = Medium->record('clients', clients => 4, transactions => 60, seed => 1);
+#   my $other = $run->again(cut => 1500, survival => 1);   # what a start from that image records
 #   my ($images, $bad, $text) = $run->enumerate(every => 20);
 #   my %outcome = $run->calls(only => [ ... ]);
 #   $run->remove;
@@ -34,11 +36,11 @@ sub run_program
 	return $out;
 }
 
-# Record a run of a script. The data directory must be that of the last
-# checkpoint plus WAL, so nothing else may write one, or data files.
+# Record a run of a script, or of several clients. The data directory must be
+# that of the last checkpoint plus WAL, so nothing may write one, or data files.
 sub record
 {
-	my ($class, $name, $script) = @_;
+	my ($class, $name, %option) = @_;
 	my $node = SofortNode->new("record_$name");
 	my $dir = "$ENV{SOFORT_POOL_DIR}/medium-$name";
 	my $self = bless { name => $name, node => $node, dir => $dir }, $class;
@@ -52,7 +54,7 @@ sub record
 			'checkpoint_timeout = 1h', 'max_wal_size = 2GB', 'wal_keep_size = 1GB', 'shared_buffers = 32MB',
 			'wal_writer_delay = 10s', 'jit = off', 'max_parallel_workers_per_gather = 0', 'fsync = off',
 			'log_statement = none', 'log_replication_commands = off', 'log_min_messages = warning',
-			'dynamic_shared_memory_type = mmap'
+			'dynamic_shared_memory_type = mmap', 'sofort.pool_size = 64MB'
 		]);
 	$node->start;
 	# What is there when all tables under test are gone: after one was made and dropped.
@@ -70,12 +72,27 @@ sub record
 		$node->start;
 	}
 	run_program('cp', '-a', $node->data_dir, "$dir/data");
-	my $out = run_program($ENV{SOFORT_MEDIUM}, 'record', $node->connstr('postgres'), "$dir/log", $script, "$dir/steps");
+	my @where = ($node->connstr('postgres'), "$dir/log");
+	my $out = $option{script}
+	  ? run_program($ENV{SOFORT_MEDIUM}, 'record', @where, $option{script}, "$dir/steps")
+	  : run_program($ENV{SOFORT_MEDIUM}, 'clients', @where, "$dir/steps", @option{qw(clients transactions seed)});
 	($self->{steps}, $self->{drains}) = $out =~ /steps=(\d+) drains=(\d+)/;
 	$node->kill9;
 	run_program('cp', '-a', $node->data_dir . '/pg_wal', "$dir/wal");
 	unlink $node->pool_files;
 	return $self;
+}
+
+# Command line of the program for a part of the work
+sub command
+{
+	my ($self, $what, $n, $part, %option) = @_;
+	my $work = "$self->{dir}/work$part";
+	my $bin = (split /:/, $ENV{PATH})[0];
+
+	mkdir $work;
+	return ($ENV{SOFORT_MEDIUM}, $what, (map { "$_=$self->{dir}/$_" } qw(log pool data wal steps)),
+		"work=$work", "bin=$bin", "parts=$n", "part=$part", map { "$_=$option{$_}" } sort keys %option);
 }
 
 # Runs the program in several parts at once; returns their output.
@@ -86,13 +103,7 @@ sub in_parts
 
 	foreach my $part (0 .. $n - 1)
 	{
-		my $work = "$self->{dir}/work$part";
-		my $bin = PostgreSQL::Test::Utils->can('slurp_file') && (split /:/, $ENV{PATH})[0];
-		mkdir $work;
-		my @command = (
-			$ENV{SOFORT_MEDIUM}, $what, (map { "$_=$self->{dir}/$_" } qw(log pool data wal steps)),
-			"work=$work", "bin=$bin", "parts=$n", "part=$part",
-			map { "$_=$option{$_}" } sort keys %option);
+		my @command = $self->command($what, $n, $part, %option);
 		open(my $handle, '-|', @command) or BAIL_OUT("$command[0]: $!");
 		push @handles, $handle;
 	}
@@ -115,6 +126,27 @@ sub enumerate
 	my ($images, $bad) = (0, 0);
 	while ($text =~ /^images=(\d+) bad=(\d+)/mg) { $images += $1; $bad += $2; }
 	return ($images, $bad, join('', map { "$_\n" } grep { /^bad/ } split /\n(?=bad|images)/, $text));
+}
+
+# A server is started from the image of a cut, and what it does is recorded.
+# killed => 1: its processes were killed then, which leaves what was stored; a
+# power cut that comes later may still take what was not durable.
+# Returns the new run, or undef if the image was bad.
+sub again
+{
+	my ($self, %option) = @_;
+	my $name = "$self->{name}-" . ($option{killed} ? 'killed' : 'cut') . "-$option{cut}";
+	my $dir = "$ENV{SOFORT_POOL_DIR}/medium-$name";
+
+	mkdir $dir or BAIL_OUT("$dir: $!");
+	my $out = run_program($self->command('again', 1, 0, %option, out => $dir));
+	if ($out !~ /^drains=(\d+)/m)
+	{
+		diag($out);
+		return undef;
+	}
+	run_program('rm', '-rf', "$dir/running", "$dir/running.pool");
+	return bless { name => $name, dir => $dir, drains => $1, steps => 1 }, ref $self;
 }
 
 # Leave out calls in turn: (name => [ outcome, times made ], ...)
@@ -142,7 +174,7 @@ sub remove
 {
 	my ($self) = @_;
 	run_program('rm', '-rf', $self->{dir});
-	$self->{node}->teardown_node;
+	$self->{node}->teardown_node if $self->{node};
 	return;
 }
 

@@ -331,6 +331,19 @@ record_flush(uint64 offset, Size len, ShadowCall *site)
 	unlock_log();
 }
 
+/* So that others meet what is flushed and not drained. */
+static void
+dawdle(void)
+{
+	static uint32 state = 0;
+
+	if (state == 0)
+		state = (uint32) getpid() * 2654435761u | 1;
+	state = state * 1664525u + 1013904223u;
+	if ((state >> 28) < 4)
+		pg_usleep((state >> 8) % header->delay);
+}
+
 static void
 record_drain(ShadowCall *site)
 {
@@ -338,6 +351,8 @@ record_drain(ShadowCall *site)
 
 	if (my_pid != getpid() || !undrained)
 		return;
+	if (header->delay != 0)
+		dawdle();
 	lock_log();
 	freeze_if_asked();
 	r = begin_record(SHADOW_DRAIN, site);

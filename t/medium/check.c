@@ -19,6 +19,7 @@
 
 typedef struct Step
 {
+	int			client;			/* 0: one client does everything */
 	uint64_t	sent;
 	uint64_t	acknowledged;
 	uint64_t	wal_flushed;
@@ -26,8 +27,9 @@ typedef struct Step
 	char	   *contents;
 } Step;
 
-static Step *step;
+static Step *step;				/* of each client in their order */
 static int	nsteps;
+static int	nclients;
 
 /* Settings */
 static const char *log_path,
@@ -37,7 +39,8 @@ static const char *log_path,
 		   *steps_path,
 		   *work,
 		   *bindir,
-		   *one_call;
+		   *one_call,
+		   *out_dir;
 static char *image_path;
 static char *data_path;
 static char *server_log;
@@ -54,7 +57,9 @@ static uint64_t only_cut = 0;
 static int	only_survival = -1;
 static bool verbose = false;
 static bool only_list = false;
+static bool only_killed = false;
 
+static uint64_t first_position; /* where all clients have begun */
 static char problem[20000];
 static unsigned images = 0;
 
@@ -84,6 +89,8 @@ set_option(const char *arg)
 		work = value;
 	else if (IS("bin"))
 		bindir = value;
+	else if (IS("out"))
+		out_dir = value;
 	else if (IS("call"))
 		one_call = value;
 	else if (IS("every"))
@@ -108,6 +115,8 @@ set_option(const char *arg)
 		only_cut = strtoull(value, NULL, 10);
 	else if (IS("survival"))
 		only_survival = atoi(value);
+	else if (IS("killed"))
+		only_killed = atoi(value) != 0;
 	else if (IS("list"))
 		only_list = atoi(value) != 0;
 	else if (IS("verbose"))
@@ -123,6 +132,8 @@ read_steps(void)
 	char	   *text = read_whole(steps_path, NULL);
 	char	   *line;
 	char	   *save = NULL;
+	int			client;
+	int			i;
 
 	for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save))
 	{
@@ -133,12 +144,14 @@ read_steps(void)
 		int			at = 0;
 		char	   *bar;
 
-		if (sscanf(line, "%llu %llu %llu %n", &sent, &acknowledged, &wal, &at) < 3 || at == 0 ||
+		if (sscanf(line, "%d %llu %llu %llu %n", &client, &sent, &acknowledged, &wal, &at) < 4 || at == 0 ||
 			(bar = strchr(line + at, '|')) == NULL)
 			die("bad line in %s: %s", steps_path, line);
 		*bar = '\0';
 		step = realloc(step, sizeof(Step) * (nsteps + 1));
 		s = &step[nsteps++];
+		s->client = client;
+		nclients = client > nclients ? client : nclients;
 		s->sent = sent;
 		s->acknowledged = acknowledged;
 		s->wal_flushed = wal;
@@ -147,6 +160,13 @@ read_steps(void)
 	}
 	if (nsteps == 0)
 		die("%s has no steps", steps_path);
+	for (client = nclients > 0 ? 1 : 0; client <= nclients; client++)
+	{
+		for (i = 0; i < nsteps && step[i].client != client; i++)
+			;
+		if (i < nsteps && step[i].acknowledged > first_position)
+			first_position = step[i].acknowledged;
+	}
 }
 
 static void
@@ -217,24 +237,53 @@ complain_contents(const Step *acknowledged, const Step *in_flight, char *found)
 	free(differing);
 }
 
+/* Last step of a client that was acknowledged at the cut; the one in flight */
+static const Step *
+last_acknowledged(const Cut *cut, int client, const Step **in_flight)
+{
+	const Step *last = NULL;
+	int			i;
+
+	*in_flight = NULL;
+	for (i = 0; i < nsteps; i++)
+	{
+		if (step[i].client != client)
+			continue;
+		if (step[i].acknowledged <= cut->position)
+			last = &step[i];
+		else
+		{
+			if (step[i].sent <= cut->position)
+				*in_flight = &step[i];
+			break;
+		}
+	}
+	return last;
+}
+
+static char *
+contents_query(int client)
+{
+	return client == 0 ? strdup("SELECT chk.contents()") : print("SELECT chk.contents_of(%d)", client);
+}
+
 /*
  * Contents after the last step acknowledged at the cut, or after the one in
  * flight.  *state: the contents that it is.
  */
 static bool
-check_contents(const Cut *cut, const char **state)
+check_client(const Cut *cut, int client, const char **state)
 {
 	char		error[4000];
-	const Step *last = NULL;
-	const Step *next = NULL;
-	char	   *found;
-	int			i;
+	const Step *next;
+	const Step *last = last_acknowledged(cut, client, &next);
+	char	   *sql = contents_query(client);
+	char	   *found = server_query(sql, error, sizeof(error));
 
-	for (i = 0; i < nsteps && step[i].acknowledged <= cut->position; i++)
-		last = &step[i];
-	if (i < nsteps && step[i].sent <= cut->position)
-		next = &step[i];
-	found = server_query("SELECT chk.contents()", error, sizeof(error));
+	*state = NULL;
+	free(sql);
+	if (last == NULL)
+		die("client %d has no step before this cut", client);
 	if (found == NULL)
 		return complain("contents", error);
 	if (strcmp(found, last->contents) == 0)
@@ -245,6 +294,35 @@ check_contents(const Cut *cut, const char **state)
 		complain_contents(last, next, found);
 	free(found);
 	return *state != NULL;
+}
+
+static bool
+check_contents(const Cut *cut, const char **state)
+{
+	int			client;
+
+	for (client = nclients > 0 ? 1 : 0; client <= nclients; client++)
+	{
+		if (!check_client(cut, client, &state[client]))
+			return false;
+	}
+	return true;
+}
+
+static bool
+contents_unchanged(const char **state)
+{
+	int			client;
+	bool		same = true;
+
+	for (client = nclients > 0 ? 1 : 0; client <= nclients && same; client++)
+	{
+		char	   *sql = contents_query(client);
+
+		same = ask(sql, state[client]);
+		free(sql);
+	}
+	return same;
 }
 
 static bool
@@ -263,26 +341,31 @@ vacuum_all(void)
 
 /* Every table can be written and vacuumed, and all space comes back. */
 static bool
-check_use(const char *state)
+check_use(const char **state)
 {
 	return ask("SELECT chk.write()", "") &&
-		ask("SELECT chk.contents()", state) &&
+		contents_unchanged(state) &&
 		vacuum_all() &&
 		ask("SELECT chk.problems()", "") &&
-		ask("SELECT chk.contents()", state) &&
+		contents_unchanged(state) &&
 		ask("SELECT chk.drop_all()", "") &&
 		ask("SELECT chk.leaks()", "");
 }
 
-static const Step *
-last_acknowledged(const Cut *cut)
+/* WAL as far as it was flushed, in half of the images as far as it was written */
+static void
+set_wal_and_control(const Cut *cut, Survival survival, uint64_t image_seed)
 {
-	const Step *last = NULL;
-	int			i;
+	uint64_t	wal = cut->wal_flushed;
+	const Step *in_flight;
+	const Step *last = last_acknowledged(cut, 0, &in_flight);
 
-	for (i = 0; i < nsteps && step[i].acknowledged <= cut->position; i++)
-		last = &step[i];
-	return last;
+	if (survival != SURVIVES_NONE && cut->wal_written > wal && (image_seed & 1))
+		wal = cut->wal_written;
+	if (last != NULL && last->wal_flushed > wal)
+		wal = last->wal_flushed;
+	datadir_set_wal(wal_dir, wal);
+	datadir_set_control(cut->control, cut->control_size);
 }
 
 /*
@@ -292,40 +375,37 @@ last_acknowledged(const Cut *cut)
 static bool
 check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 {
-	const Step *last = last_acknowledged(cut);
-	uint64_t	wal = cut->wal_flushed;
-	const char *state = NULL;
+	const char **state = allocate((nclients + 1) * sizeof(char *));
 	bool		ok;
 
-	if (survival != SURVIVES_NONE && cut->wal_written > wal && (image_seed & 1))
-		wal = cut->wal_written;
-	if (last->wal_flushed > wal)
-		wal = last->wal_flushed;
 	images++;
 	image_write(image_path, survival, image_seed);
 	datadir_restore();
-	datadir_set_wal(wal_dir, wal);
-	datadir_set_control(cut->control, cut->control_size);
+	set_wal_and_control(cut, survival, image_seed);
 	problem[0] = '\0';
 	if (!server_start(server_log, NULL))
 		ok = complain("the server does not start", server_log_tail());
 	else
 	{
-		ok = check_contents(cut, &state) && ask("SELECT chk.problems()", "") &&
+		ok = check_contents(cut, state) && ask("SELECT chk.problems()", "") &&
 			(!deep || check_use(state));
 		if (!server_running())
 			ok = complain("the server died", server_log_tail());
 	}
 	server_kill();
+	free(state);
 	return ok;
 }
 
 static void
 report(const Cut *cut, Survival survival, const char *what)
 {
-	printf("%s: cut=%llu survival=%s after \"%s\", %u lines open: %s\n", what,
-		   (unsigned long long) cut->drain, survival_name[survival],
-		   last_acknowledged(cut)->name, image_differing(), problem);
+	const Step *in_flight;
+	const Step *last = last_acknowledged(cut, nclients > 0 ? 1 : 0, &in_flight);
+
+	printf("%s: cut=%llu survival=%s seed=%llu after \"%s\", %u lines open: %s\n", what,
+		   (unsigned long long) cut->drain, survival_name[survival], (unsigned long long) seed,
+		   last->name, image_differing(), problem);
 	fflush(stdout);
 }
 
@@ -361,7 +441,7 @@ enumerate_survival(Survival survival)
 		image_leave_out(one_call);
 	while (image_next_drain(&cut, survival != SURVIVES_NONE))
 	{
-		if (cut.position < step[0].acknowledged)
+		if (cut.position < first_position)
 			continue;
 		if (!is_chosen(cut.drain, survival))
 			continue;
@@ -400,64 +480,113 @@ enumerate_main(int argc, char **argv)
 
 /* ---- calls ---- */
 
+/* A point at which lines are missing because a call was left out */
+typedef struct Point
+{
+	uint64_t	drain;
+	uint64_t	age;			/* drains for which a line was missing that is
+								 * about to arrive */
+} Point;
+
+static void
+add_point(Point *points, unsigned *n, unsigned space, uint64_t drain, uint64_t age)
+{
+	if (*n < space)
+	{
+		points[*n].drain = drain;
+		points[*n].age = age;
+		(*n)++;
+	}
+}
+
 /*
- * The points at which lines begin to be missing because of the call, and those
- * at which they are about to arrive after all: most was built on them there.
- * Returns how many; the points are ascending.
+ * The points at which lines are missing because of the call.  Those at which
+ * one is about to arrive after all are marked by its age: most was built on it
+ * there.  Returns how many; the points are ascending.
  */
 static unsigned
-find_points(bool before, uint64_t *points, unsigned space)
+find_points(bool before, Point *points, unsigned space)
 {
-	uint64_t	last_drain = 0;
-	uint64_t	last_sum = 0;
-	bool		last_taken = true;
 	unsigned	n = 0;
 	Cut			cut;
 
 	image_restart();
-	while (image_next_drain(&cut, before) && n + 2 < space)
+	while (image_next_drain(&cut, before))
 	{
-		uint64_t	sum = image_lost_lines();
+		uint64_t	age;
+		uint64_t	sum = image_lost_lines(&age);
 
-		if (cut.position < step[0].acknowledged)
+		if (cut.position < first_position)
 			continue;
-		if (sum != last_sum)
-		{
-			if (last_sum != 0 && !last_taken)
-				points[n++] = last_drain;
-			if (sum != 0)
-				points[n++] = cut.drain;
-		}
-		last_taken = sum != last_sum;
-		last_sum = sum;
-		last_drain = cut.drain;
+		if (age > 0 && n > 0)
+			points[n - 1].age = age;
+		if (sum != 0)
+			add_point(points, &n, space, cut.drain, 0);
 	}
-	if (last_sum != 0 && !last_taken)
-		points[n++] = last_drain;
+	if (n > 0)
+		points[n - 1].age = UINT64_MAX;
 	return n;
 }
 
-/* Look at so many of the points, spread over all. */
-static bool
-try_points(const char *call, Survival survival, const uint64_t *points, unsigned n)
+static int
+compare_ages(const void *a, const void *b)
 {
-	unsigned	next = 0;
-	unsigned	i = (unsigned) (seed % (n / tries + 1));
+	const Point *x = a;
+	const Point *y = b;
+
+	return x->age != y->age ? (x->age < y->age ? 1 : -1) : (x->drain < y->drain ? -1 : x->drain > y->drain);
+}
+
+static int
+compare_drains(const void *a, const void *b)
+{
+	const Point *x = a;
+	const Point *y = b;
+
+	return x->drain < y->drain ? -1 : x->drain > y->drain;
+}
+
+/* Half of those to be looked at: where lines were missing longest; half any. */
+static unsigned
+choose_points(Point *points, unsigned n)
+{
+	unsigned	half = tries / 2;
+	uint64_t	dice = seed * 7919 + n;
+	unsigned	i;
+
+	if (n <= tries)
+		return n;
+	qsort(points, n, sizeof(Point), compare_ages);
+	for (i = half; i < 2 * half; i++)
+	{
+		Point	   *other = &points[i + random_next(&dice) % (n - i)];
+		Point		p = *other;
+
+		*other = points[i];
+		points[i] = p;
+	}
+	qsort(points, 2 * half, sizeof(Point), compare_drains);
+	return 2 * half;
+}
+
+static bool
+try_points(const char *call, Survival survival, const Point *points, unsigned n)
+{
+	unsigned	i = 0;
 	Cut			cut;
 
 	image_restart();
 	while (i < n && image_next_drain(&cut, survival != SURVIVES_NONE))
 	{
-		if (cut.drain < points[i])
+		if (cut.drain < points[i].drain)
 			continue;
 		if (!check_image(&cut, survival, seed * 7919 + cut.drain, true))
 		{
 			report(&cut, survival, call);
 			return true;
 		}
-		for (next = i + n / tries + 1; next < n && points[next] <= cut.drain; next++)
-			;
-		i = next;
+		while (i < n && points[i].drain <= cut.drain)
+			i++;
 	}
 	return false;
 }
@@ -467,7 +596,7 @@ static const char *
 try_call(const char *call)
 {
 	static const Survival order[] = {SURVIVES_ALL, SURVIVES_NONE, SURVIVES_HALF};
-	static uint64_t points[100000];
+	static Point points[100000];
 	bool		any = false;
 	unsigned	i;
 
@@ -479,6 +608,7 @@ try_call(const char *call)
 		unsigned	n = find_points(order[i] != SURVIVES_NONE, points, 100000);
 
 		any |= n > 0;
+		n = choose_points(points, n);
 		if (n > 0 && try_points(call, order[i], points, n))
 			return "caught";
 	}
@@ -508,5 +638,113 @@ calls_main(int argc, char **argv)
 		fflush(stdout);
 	}
 	printf("images=%u\n", images);
+	return 0;
+}
+
+/* ---- again ---- */
+
+static bool
+go_to(Cut *cut, uint64_t drain, Survival survival)
+{
+	image_restart();
+	while (image_next_drain(cut, survival != SURVIVES_NONE))
+	{
+		if (cut->drain == drain)
+			return true;
+	}
+	return false;
+}
+
+/* A data directory and a pool for the cut */
+static void
+make_state(const Cut *cut, Survival survival, const char *data, const char *pool)
+{
+	uint64_t	image_seed = seed * 1000003 + cut->drain;
+
+	image_write(pool, survival, image_seed);
+	datadir_prepare(base_data, data);
+	set_wal_and_control(cut, survival, image_seed | (only_killed ? 1 : 0));
+}
+
+/* End of a log that is being written */
+static uint64_t
+log_tail(const char *path)
+{
+	ShadowHeader h;
+	FILE	   *f = fopen(path, "r");
+
+	if (f == NULL || fread(&h, sizeof(h), 1, f) != 1)
+		die("cannot read %s", path);
+	fclose(f);
+	return h.tail;
+}
+
+/*
+ * Start from one image and record what recovery does, so that power can be cut
+ * again while it does: out/ becomes what enumerate and calls need.  killed=1: the
+ * processes were killed at the cut, so all that was stored is still there; but
+ * the power cut that comes later may take it.
+ */
+int
+again_main(int argc, char **argv)
+{
+	Survival	survival;
+	Cut			cut;
+	const char **state;
+	char	   *log;
+	char	   *pool;
+	FILE	   *f;
+	bool		ok;
+	int			client;
+	uint64_t	answered;
+
+	begin(argc, argv);
+	if (only_killed)
+		only_survival = SURVIVES_ALL;
+	if (!out_dir || only_survival < 0 || !go_to(&cut, only_cut, only_survival))
+		die("out, cut and survival are needed");
+	survival = (Survival) only_survival;
+	state = allocate((nclients + 1) * sizeof(char *));
+	log = print("%s/log", out_dir);
+	pool = print("%s/pool", out_dir);
+	make_state(&cut, survival, print("%s/data", out_dir), pool);
+	if (only_killed)
+	{
+		if (rename(pool, print("%s.visible", pool)) != 0)
+			die("cannot write to %s", out_dir);
+		image_write(pool, SURVIVES_NONE, 0);
+	}
+	make_state(&cut, survival, print("%s/running", out_dir), print("%s/running.pool", out_dir));
+	f = fopen(log, "w");
+	if (f == NULL || fclose(f) != 0)
+		die("cannot write %s", log);
+	server_configure(bindir, print("%s/running", out_dir), print("%s/running.pool", out_dir), work);
+	ok = server_start(server_log, log) && check_contents(&cut, state);
+	answered = log_tail(log);
+	ok = ok &&
+		ask("SELECT chk.problems()", "") &&
+		ask("INSERT INTO chk.usable VALUES (0, 'recovered')", NULL) &&
+		ask("DELETE FROM chk.usable", NULL);
+	server_kill();
+	if (!ok)
+	{
+		report(&cut, survival, "bad");
+		return 1;
+	}
+
+	/* until the first answer, what was in flight may still become either */
+	f = fopen(print("%s/steps", out_dir), "w");
+	for (client = nclients > 0 ? 1 : 0; f != NULL && client <= nclients; client++)
+	{
+		const Step *in_flight;
+		const Step *last = last_acknowledged(&cut, client, &in_flight);
+
+		fprintf(f, "%d 0 0 0 before|%s\n", client, last->contents);
+		fprintf(f, "%d 0 %llu 0 recovery|%s\n", client, (unsigned long long) answered, state[client]);
+	}
+	if (f == NULL || fclose(f) != 0 ||
+		rename(print("%s/running/pg_wal", out_dir), print("%s/wal", out_dir)) != 0)
+		die("cannot write to %s", out_dir);
+	printf("drains=%llu\n", (unsigned long long) log_open(log)->drains);
 	return 0;
 }

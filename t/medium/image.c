@@ -59,7 +59,13 @@ static bool left_out[SHADOW_MAX_SITES];
 static bool leaving_out;
 static unsigned leave_out_every;
 static uint64_t leave_out_seed;
-static uint64_t *lost;			/* offsets */
+typedef struct Lost
+{
+	uint64_t	offset;
+	uint64_t	since;			/* drain */
+} Lost;
+
+static Lost *lost;
 static unsigned nlost;
 static unsigned lost_space;
 static unsigned char *is_lost;	/* per line */
@@ -265,28 +271,38 @@ image_load(const char *pool)
 	image_restart();
 }
 
+/* What has data in a file, into a picture */
 static void
-read_base(void)
+read_picture(const char *path, char *picture)
 {
-	int			fd = open(base_path, O_RDONLY);
+	int			fd = open(path, O_RDONLY);
 	off_t		at = 0;
 
+	if (fd < 0)
+		die("%s: %s", path, strerror(errno));
 	while ((at = lseek(fd, at, SEEK_DATA)) >= 0)
 	{
 		off_t		end = lseek(fd, at, SEEK_HOLE);
 
-		while (at < end)
+		for (; at < end; at += PAGE)
 		{
-			ssize_t		n = pread(fd, durable + at, PAGE, at);
-
-			if (n <= 0)
-				die("%s: %s", base_path, strerror(errno));
-			memcpy(stored + at, durable + at, (size_t) n);
+			if (pread(fd, picture + at, PAGE, at) <= 0)
+				die("%s: %s", path, strerror(errno));
 			touch((uint64_t) at);
-			at += PAGE;
 		}
 	}
 	close(fd);
+}
+
+/* After a process crash more was stored when the log begins than was durable. */
+static void
+read_base(void)
+{
+	char	   *visible = print("%s.visible", base_path);
+
+	read_picture(base_path, durable);
+	read_picture(access(visible, F_OK) == 0 ? visible : base_path, stored);
+	free(visible);
 }
 
 /* Back to the beginning of the log */
@@ -364,9 +380,10 @@ note_lost(const ShadowRecord *r)
 		if (nlost == lost_space)
 		{
 			lost_space = lost_space * 2 + 1024;
-			lost = realloc(lost, lost_space * sizeof(uint64_t));
+			lost = realloc(lost, lost_space * sizeof(Lost));
 		}
-		lost[nlost++] = line[i].offset;
+		lost[nlost].offset = line[i].offset;
+		lost[nlost++].since = drains;
 	}
 }
 
@@ -517,24 +534,31 @@ image_next_drain(Cut *cut, bool before)
 
 /*
  * Is anything missing on the medium because of the calls that are left out?  0,
- * or a number for what is.
+ * or a number for what is.  *age: for how many drains the oldest line was missing
+ * that has arrived after all since the last call.
  */
 uint64_t
-image_lost_lines(void)
+image_lost_lines(uint64_t *age)
 {
 	uint64_t	sum = 0;
 	unsigned	kept = 0;
 	unsigned	i;
 
+	*age = 0;
 	for (i = 0; i < nlost; i++)
 	{
-		if (memcmp(durable + lost[i], stored + lost[i], SHADOW_LINE) != 0)
+		uint64_t	at = lost[i].offset;
+
+		if (memcmp(durable + at, stored + at, SHADOW_LINE) != 0)
 		{
-			sum = sum * 31 + lost[i] / SHADOW_LINE + 1;
+			sum = sum * 31 + at / SHADOW_LINE + 1;
 			lost[kept++] = lost[i];
 		}
 		else
-			is_lost[lost[i] / SHADOW_LINE] = 0;
+		{
+			is_lost[at / SHADOW_LINE] = 0;
+			*age = drains - lost[i].since > *age ? drains - lost[i].since : *age;
+		}
 	}
 	nlost = kept;
 	return sum;

@@ -7,11 +7,17 @@
  *
  *	medium record CONNINFO LOG SCRIPT STEPS
  *		runs a script (record.c)
+ *	medium clients CONNINFO LOG STEPS CLIENTS TRANSACTIONS SEED
+ *		runs several clients at once (clients.c)
  *	medium enumerate KEY=VALUE ...
  *		cuts at every drain
  *	medium calls KEY=VALUE ...
  *		leaves out each flush and drain of the sources in turn, and tells
  *		whether the checks notice it
+ *	medium again cut=N survival=K out=DIR KEY=VALUE ...
+ *		starts from one image and records what that does, so that power can be
+ *		cut while it recovers: DIR is what enumerate and calls need then.
+ *		killed=1 instead of survival: after a crash of all processes
  *
  *	log=FILE pool=FILE data=DIR wal=DIR steps=FILE bin=DIR
  *		the shadow log; pool and data directory as they were when it began; the
@@ -138,9 +144,13 @@ main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (strcmp(what, "record") == 0)
 		return record_main(argc - 1, argv + 1);
+	if (strcmp(what, "clients") == 0)
+		return clients_main(argc - 1, argv + 1);
+	if (strcmp(what, "again") == 0)
+		return again_main(argc - 1, argv + 1);
 	if (strcmp(what, "enumerate") == 0)
 		return enumerate_main(argc - 1, argv + 1);
 	if (strcmp(what, "calls") == 0)
 		return calls_main(argc - 1, argv + 1);
-	die("usage: medium record | enumerate | calls ... (see t/medium/main.c)");
+	die("usage: medium record | clients | enumerate | calls | again ... (see t/medium/main.c)");
 }

@@ -43,7 +43,7 @@ extern void image_load(const char *pool);
 extern void image_restart(void);
 extern bool image_next_drain(Cut *cut, bool before);
 extern unsigned image_differing(void);
-extern uint64_t image_lost_lines(void);
+extern uint64_t image_lost_lines(uint64_t *age);
 extern void image_write(const char *path, Survival survival, uint64_t seed);
 
 /* A call that is left out: "file:line:flush" or "file:line:drain"; NULL: none.
@@ -69,8 +69,10 @@ extern char *server_query(const char *sql, char *error, size_t error_size);
 extern const char *server_conninfo(void);
 extern const char *server_log_tail(void);
 
-/* record.c, check.c */
+/* record.c, clients.c, check.c */
 extern int	record_main(int argc, char **argv);
+extern int	clients_main(int argc, char **argv);
+extern int	again_main(int argc, char **argv);
 extern int	enumerate_main(int argc, char **argv);
 extern int	calls_main(int argc, char **argv);
 

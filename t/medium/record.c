@@ -26,7 +26,7 @@
 
 #include "medium.h"
 
-#define SESSIONS	8
+#define SESSIONS	16
 
 static const char *conninfo;
 static PGconn *session[SESSIONS];
@@ -130,7 +130,7 @@ write_step(FILE *out, uint64_t sent, uint64_t acknowledged, const char *name)
 	char	   *contents = observe("SELECT chk.contents()");
 	char	   *flushed = observe("SELECT pg_current_wal_flush_lsn() - '0/0'");
 
-	fprintf(out, "%llu %llu %s %s|%s\n", (unsigned long long) sent,
+	fprintf(out, "0 %llu %llu %s %s|%s\n", (unsigned long long) sent,
 			(unsigned long long) acknowledged, flushed, name, contents);
 	free(contents);
 	free(flushed);

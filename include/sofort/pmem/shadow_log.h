@@ -54,7 +54,10 @@ typedef struct ShadowHeader
 	volatile uint32_t lock;
 	volatile uint32_t nprocesses;
 	uint32_t	nsites;
-	uint64_t	pad[8];
+	volatile uint32_t delay;	/* set by a test: up to so many microseconds
+								 * pass between some flushes and their drain */
+	uint32_t	unused;
+	uint64_t	pad[7];
 } ShadowHeader;
 
 /* ShadowSites follow at SHADOW_CALLS_OFFSET. */

@@ -1,6 +1,14 @@
--- The workload whose every drain is a power cut (t/110_power_cuts.pl). Steps
+-- The workload whose every drain is a power cut (t/160_power_cuts.pl). Steps
 -- are small: what counts is how many different things happen, not how often.
 
+-- step what others have left in the space that is used again
+CREATE TABLE junk (id int PRIMARY KEY, t text, u text) USING sofort;
+-- step junk of all sizes
+INSERT INTO junk SELECT i, repeat('junk', i * i), repeat(chr(250), i * 3) FROM generate_series(1, 60) i;
+-- step junk of whole segments
+INSERT INTO junk SELECT 100 + i, string_agg(md5(j::text), ''), NULL FROM generate_series(1, 3) i, generate_series(1, 4000) j GROUP BY i;
+-- step junk is dropped
+DROP TABLE junk;
 -- step create
 CREATE TABLE a (id int PRIMARY KEY, v int, t text, n numeric) USING sofort;
 -- step insert one
@@ -76,6 +84,25 @@ ROLLBACK;
 UPDATE a SET n = n * 2;
 -- step update of every key
 UPDATE a SET id = id + 1000;
+
+-- step chains that will be dead as a whole
+CREATE TABLE ch (id int PRIMARY KEY, v int) USING sofort;
+-- step their roots
+INSERT INTO ch SELECT i, i FROM generate_series(1, 6) i;
+-- step their second versions
+UPDATE ch SET v = v + 1;
+-- step their third versions
+UPDATE ch SET v = v + 1;
+-- step they die
+DELETE FROM ch;
+-- step they are taken apart
+VACUUM ch;
+-- step two of their rows are used again
+INSERT INTO ch VALUES (10, 10), (11, 11);
+-- step and are not dead
+UPDATE ch SET v = v + 1;
+-- step and two more
+INSERT INTO ch VALUES (12, 12), (13, 13);
 
 -- step another table
 CREATE TABLE b (id int PRIMARY KEY, c varchar(24), d int8, e float8, f char(10), g varchar(12)) USING sofort;
@@ -164,6 +191,47 @@ INSERT INTO r SELECT i, repeat(chr(65 + i % 26), 20 + i % 60), NULL, ARRAY[i] FR
 -- step freed rows reused with references
 INSERT INTO r SELECT 100 + i, string_agg(md5(j::text), ''), NULL, NULL FROM generate_series(1, 4) i, generate_series(1, 100) j GROUP BY i;
 
+-- step a second table
+CREATE TABLE r2 (id int PRIMARY KEY, big text) USING sofort;
+-- step its first row
+INSERT INTO r2 VALUES (0, 'first');
+-- step a value for a short time; its process does nothing after this @8
+INSERT INTO r SELECT 900, string_agg(md5(i::text), ''), NULL, NULL FROM generate_series(1, 4000) i;
+-- step another process deletes it @9
+DELETE FROM r WHERE id = 900;
+-- step and frees it, and does nothing after this @9
+VACUUM r;
+-- step its space goes to the other table @10
+INSERT INTO r2 SELECT j, string_agg(md5(i::text), '') FROM generate_series(1, 4000) i, generate_series(1, 3) j GROUP BY j;
+-- step a short value for a short time @11
+INSERT INTO r VALUES (901, repeat('short', 380), NULL, NULL);
+-- step another process deletes the short one @12
+DELETE FROM r WHERE id = 901;
+-- step and frees it @12
+VACUUM r;
+-- step its slot goes to the other table @13
+INSERT INTO r2 SELECT 1000 + i, repeat('other', 380) FROM generate_series(1, 40) i;
+-- step update of the key rolled back
+BEGIN;
+UPDATE r2 SET id = id + 100;
+UPDATE a SET id = id + 5000 WHERE id < 1010;
+ROLLBACK;
+-- step update of the key under a savepoint
+BEGIN;
+SAVEPOINT s;
+UPDATE r2 SET id = id + 100;
+ROLLBACK TO s;
+UPDATE r2 SET id = id + 200;
+COMMIT;
+-- step reserved and never used (may fail)
+SELECT sofort_test.reserve_and_error(100000);
+-- step reserved and never used, small (may fail)
+SELECT sofort_test.reserve_and_error(1000);
+-- step a second value that does not fit (may fail)
+BEGIN;
+SELECT sofort_test.fill_pool(400000);
+INSERT INTO r SELECT 903, string_agg(md5(i::text), ''), (SELECT string_agg(sha512(j::text::bytea), '') FROM generate_series(1, 10000) j), NULL FROM generate_series(1, 4000) i;
+ROLLBACK;
 -- step secondary indexes
 CREATE INDEX a_v ON a (v);
 -- step unique expression index

@@ -1,0 +1,121 @@
+# What a power cut leaves: a run is recorded with everything that was flushed and
+# drained; at every drain (here at some, in turn with all, half or none of the
+# lines on their way, some torn) a server is started from an image of the medium
+# and the data directory of that moment. Every acknowledged transaction is there,
+# every other one absent or, if its commit was in flight, whole; all structures are
+# sound; every table can be written, vacuumed and dropped; no space is lost.
+# Recorded are scripts, several clients at once, and servers that recover from a
+# power cut or from a crash of all their processes.
+#
+# And the test tests itself: it notices when one flush in 30 is left out, and
+# when any single flush or drain of the sources is (here: some of them).
+# medium/uncaught lists those of which it cannot notice it, with reasons.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use Medium;
+use PostgreSQL::Test::Utils;
+use SofortNode;
+use Test::More;
+
+if ($SofortNode::am ne 'sofort' || !Medium::available())
+{
+	plan skip_all => 'the release build has no shadow medium';
+}
+
+my $long = $ENV{SOFORT_LONG};
+my $seed = $ENV{SOFORT_SEED} || int(rand(1_000_000));
+diag("seed $seed (SOFORT_SEED)");
+srand($seed);
+
+my %uncaught;
+foreach (split /\n/, slurp_file("$FindBin::RealBin/medium/uncaught"))
+{
+	$uncaught{$1} = 1 if /^(\S+:\S+)/;
+}
+
+my $total = 0;
+my %outcome;		# of calls that were left out
+
+# Cut at many drains of a run; nothing may be missing.
+sub cut
+{
+	my ($run, %option) = @_;
+	my ($images, $bad, $text) = $run->enumerate(rotate => 1, offset => $seed % 1000, seed => $seed, %option);
+	$total += $images;
+	is($bad, 0, "$run->{name}: $images images of $run->{drains} drains") or diag(substr($text, 0, 10_000));
+	return;
+}
+
+# Leave out single calls: all, or those named.
+sub leave_out
+{
+	my ($run, @only) = @_;
+	my %found = $run->calls(tries => $long ? 40 : 20, seed => 1, @only ? (only => \@only) : ());
+	foreach my $call (keys %found)
+	{
+		$outcome{$call} = $found{$call}[0] if ($outcome{$call} // '') ne 'caught';
+	}
+	return;
+}
+
+# What recovers from some images is cut again: after a power cut, and after a
+# crash of all processes.
+sub cut_recovery
+{
+	my ($run, $n) = @_;
+	foreach my $i (1 .. $n)
+	{
+		my $again = $run->again(
+			cut => int($run->{drains} / ($n + 1) * $i) + $seed % 40,
+			seed => $seed,
+			$i % 2 ? (killed => 1) : (survival => ($i / 2) % 4));
+		ok(defined $again, "$run->{name}: the image to recover from is good") or next;
+		cut($again, every => $long ? 1 : 3);
+		leave_out($again) if $long;
+		$again->remove;
+	}
+	return;
+}
+
+foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
+{
+	my ($name) = $script =~ m{([^/]+)\.sql$};
+	my $run = Medium->record($name, script => $script);
+	cmp_ok($run->{drains}, '>', 500, "$name: $run->{steps} steps with $run->{drains} drains are recorded");
+
+	cut($run, every => $long ? 1 : 20);
+
+	# one flush in 30 left out
+	my (undef, $bad) = $run->enumerate(every => 5, offset => $seed % 1000, survival => 0, drop => 30, seed => $seed);
+	cmp_ok($bad, '>', 0, "$name: it is noticed when flushes are lost");
+
+	if ($long)
+	{
+		leave_out($run);
+	}
+	elsif ($name eq 'tables')
+	{
+		leave_out($run, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_target:drain:1',
+			'pmem/alloc.c:pm_free:flush:2', 'pmem/alloc.c:forget_intents:flush:1');
+	}
+	cut_recovery($run, $long ? 16 : 3);
+	$run->remove;
+}
+
+my $run = Medium->record('clients', clients => 4, transactions => $long ? 200 : 40, seed => $seed);
+cmp_ok($run->{drains}, '>', 500, "clients: $run->{steps} transactions with $run->{drains} drains are recorded");
+cut($run, every => $long ? int($run->{drains} / 1100) || 1 : int($run->{drains} / 100));
+leave_out($run) if $long;
+$run->remove;
+
+foreach my $call (sort keys %outcome)
+{
+	next if $uncaught{$call} && $outcome{$call} ne 'caught';
+	is($outcome{$call}, 'caught', "it is noticed when $call is left out");
+	diag("$call is in medium/uncaught, and was noticed") if $uncaught{$call};
+}
+cmp_ok($total, '>=', 3000, "$total crash points") if $long;
+done_testing();
