@@ -215,7 +215,7 @@ COMMENT ON COLUMN columns.reason IS 'why the column is stored in this way';
 CREATE FUNCTION index_info(
     index regclass,
     OUT placement text, OUT status text, OUT entries bigint, OUT dram_bytes bigint,
-    OUT rebuilt double precision)
+    OUT pool_bytes bigint, OUT rebuilt double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'sofort_index_info'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
@@ -234,10 +234,13 @@ COMMENT ON COLUMN indexes.relation IS 'table';
 COMMENT ON COLUMN indexes.index IS 'index';
 COMMENT ON COLUMN indexes.is_unique IS 'is it unique?';
 COMMENT ON COLUMN indexes.is_primary IS 'is it the index of the primary key?';
-COMMENT ON COLUMN indexes.placement IS 'dram: in memory, rebuilt after a start';
+COMMENT ON COLUMN indexes.placement IS
+    'dram: in memory, rebuilt after a start; pmem: in the pool; hybrid: leaves in the pool, inner nodes in memory';
 COMMENT ON COLUMN indexes.status IS 'ready; partial: being rebuilt and used meanwhile; building; or missing: built by the next query or background worker';
-COMMENT ON COLUMN indexes.entries IS 'entries, those of dead rows included; null if missing';
+COMMENT ON COLUMN indexes.entries IS
+    'entries, those of dead rows included; after a crash an estimate if in the pool; null if missing';
 COMMENT ON COLUMN indexes.dram_bytes IS 'bytes in DRAM; null if missing';
+COMMENT ON COLUMN indexes.pool_bytes IS 'bytes in the pool';
 COMMENT ON COLUMN indexes.rebuilt IS 'how much of the table is in it, 0 to 1; null if missing or building';
 
 CREATE FUNCTION recovery_info(

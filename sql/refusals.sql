@@ -48,10 +48,6 @@ CREATE TEMP TABLE s_t (i int) USING sofort;
 -- recovery modes and placements
 SET sofort.recovery_mode = instant;
 ALTER SYSTEM SET sofort.recovery_mode = 'no such mode';
-SET sofort.index_placement = pmem;
-SET sofort.index_placement = hybrid;
-CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = pmem);
-CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = hybrid);
 CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (placement = nowhere);
 CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (fillfactor = 5);
 CREATE INDEX s_bad ON s_x USING sofort_index (t) WITH (deduplicate_items = off);

@@ -12,6 +12,7 @@
 #include "portability/instr_time.h"
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/indexam/tree.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/latency.h"
 #include "sofort/pmem/pool.h"
@@ -35,15 +36,6 @@ int			sofort_pool_size_mb = 4096;
 int			sofort_durability = PM_DURABILITY_AUTO;
 int			sofort_dram_size_mb = 2048;
 
-enum
-{
-	PLACEMENT_DRAM,
-	PLACEMENT_PMEM,
-	PLACEMENT_HYBRID
-};
-
-static int	index_placement = PLACEMENT_DRAM;
-
 static const struct config_enum_entry durability_options[] = {
 	{"auto", PM_DURABILITY_AUTO, false},
 	{"pmem", PM_DURABILITY_PMEM, false},
@@ -53,24 +45,11 @@ static const struct config_enum_entry durability_options[] = {
 };
 
 static const struct config_enum_entry placement_options[] = {
-	{"dram", PLACEMENT_DRAM, false},
-	{"pmem", PLACEMENT_PMEM, false},
-	{"hybrid", PLACEMENT_HYBRID, false},
+	{"dram", TREE_DRAM, false},
+	{"pmem", TREE_PMEM, false},
+	{"hybrid", TREE_HYBRID, false},
 	{NULL, 0, false}
 };
-
-/* A placement that would silently be another one is refused. */
-static bool
-check_index_placement(int *newval, void **extra, GucSource source)
-{
-	if (*newval == PLACEMENT_DRAM)
-		return true;
-	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
-	GUC_check_errmsg("sofort.index_placement \"%s\" is not supported in this version of sofort",
-					 *newval == PLACEMENT_PMEM ? "pmem" : "hybrid");
-	GUC_check_errhint("Only \"dram\" is supported.");
-	return false;
-}
 
 static void
 define_latency_settings(void)
@@ -114,8 +93,10 @@ define_pool_settings(void)
 							GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomEnumVariable("sofort.index_placement",
 							 "Where new sofort indexes lie.",
-							 NULL, &index_placement, PLACEMENT_DRAM, placement_options,
-							 PGC_USERSET, 0, check_index_placement, NULL, NULL);
+							 "dram: rebuilt after a start; pmem: usable at once; "
+							 "hybrid: leaves in the pool, inner nodes in memory.",
+							 &sofort_index_placement, TREE_DRAM, placement_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
 /* ---- shared memory ---- */

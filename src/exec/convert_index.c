@@ -27,6 +27,7 @@
 #include "commands/tablecmds.h"
 #include "nodes/makefuncs.h"
 #include "sofort/compat/ddl.h"
+#include "sofort/indexam/indexam.h"
 #include "utils/datum.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -302,6 +303,8 @@ index_convert(Oid index, Oid am, bool rebuild)
 	set_access_method(index, am);
 	use_btree_opclasses(index);
 	CommandCounterIncrement();
+	if (am != BTREE_AM_OID)
+		indexam_default_placement(index);
 	change_dependencies(index, old_am, am);
 	CacheInvalidateRelcacheByRelid(IndexGetRelation(index, false));
 	CommandCounterIncrement();

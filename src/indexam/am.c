@@ -23,6 +23,7 @@
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/alloc.h"
 #include "sofort/pmem/pool.h"
 #include "storage/ipc.h"
 #include "utils/index_selfuncs.h"
@@ -86,15 +87,16 @@ am_build(Relation heap, Relation index, struct IndexInfo *info)
 
 	pg_atomic_write_u32(&keys.shared->state, INDEX_BUILDING);
 	keys.shared->builder_pid = MyProcPid;
+	pm_prepare_process();
 	PG_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
 	{
-		keys.tree = build_tree(&keys, heap, info, info->ii_Unique, false,
-							   am_fillfactor(index), &result->heap_tuples);
+		keys.tree = build_tree(&keys, heap, info, placement_for_build(index), info->ii_Unique,
+							   false, am_fillfactor(index), &result->heap_tuples);
 		registry_publish(keys.shared, keys.tree, &keys.format);
 		keys.shared->builder_pid = 0;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
-	result->index_tuples = (double) pg_atomic_read_u64(&keys.tree->entries);
+	result->index_tuples = (double) tree_entries(keys.tree);
 	return result;
 }
 

@@ -21,6 +21,9 @@
 extern bool am_is_ours(Relation index);
 extern int	am_fillfactor(Relation index);
 
+/* The storage parameter; false if it is not set */
+extern bool am_placement(Relation index, TreePlacement *placement);
+
 /* 0A000 for tables that sofort_index cannot serve */
 extern void am_check_table(Relation heap);
 

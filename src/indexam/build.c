@@ -55,8 +55,12 @@ typedef struct BuildState
 } BuildState;
 
 void
-index_arena_full(Relation index)
+index_tree_full(const IndexKeys *keys)
 {
+	Relation	index = keys->index;
+
+	if (keys->tree != NULL)
+		tree_raise_full(keys->tree);
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("out of memory for sofort index \"%s\"", RelationGetRelationName(index)),
@@ -108,7 +112,7 @@ static void
 forget_tuple(BuildState *build, uint8 *entry)
 {
 	if (build->tree->has_tuples)
-		memset(entry + build->cmp_len, 0, sizeof(TreeTuple *));
+		tree_entry_set_tuple(build->tree, entry, NULL);
 }
 
 /* ---- sorting ---- */
@@ -156,7 +160,7 @@ insert_entry(BuildState *build, uint8 *entry)
 	result = index_insert_into(build->keys, build->tree, entry);
 	epoch_exit();
 	if (result == TREE_FULL)
-		index_arena_full(build->keys->index);
+		index_tree_full(build->keys);
 	if (result == TREE_EXISTS)
 		index_discard_entry(build->keys, entry);
 	forget_tuple(build, entry);
@@ -183,7 +187,7 @@ bulk_load(BuildState *build)
 		{
 			memcpy(last, entry, build->stride);
 			if (!tree_build_add(&builder, entry))
-				index_arena_full(build->keys->index);
+				index_tree_full(build->keys);
 			if (tree_entry_tuple(build->tree, entry) != NULL)
 				tree_count_tuple(build->tree, tree_entry_tuple(build->tree, entry));
 		}
@@ -280,7 +284,7 @@ load_external_sort(BuildState *build)
 			memcpy(last, entry, build->cmp_len);
 			memset(last + build->cmp_len, 0, build->stride - build->cmp_len);
 			if (!tree_build_add(&builder, last))
-				index_arena_full(build->keys->index);
+				index_tree_full(build->keys);
 		}
 		first = false;
 		pfree(DatumGetPointer(value));
@@ -457,15 +461,13 @@ build_run(BuildState *build, Relation heap, struct IndexInfo *info, bool every_v
 }
 
 Tree *
-build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info, bool unique,
-		   bool every_version, int fillfactor, double *heap_tuples)
+build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info, TreePlacement placement,
+		   bool unique, bool every_version, int fillfactor, double *heap_tuples)
 {
 	BuildState	build = {.keys = keys, .unique = unique, .rows_ascend = true,
 	.fillfactor = fillfactor};
 
-	keys->tree = tree_create(keys->format.key_len, keys->format.has_tuples);
-	if (keys->tree == NULL)
-		index_arena_full(keys->index);
+	index_new_tree(keys, placement, !every_version);
 	build.tree = keys->tree;
 	build.stride = build.tree->stride;
 	build.cmp_len = build.tree->cmp_len;

@@ -11,6 +11,8 @@
 #include "access/itup.h"
 #include "nodes/execnodes.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/txn/txn.h"
 
 #include "am_internal.h"
 #include "partial.h"
@@ -31,7 +33,14 @@ check_tid(Relation index, const ItemPointerData *tid)
 						RelationGetRelationName(index))));
 }
 
-/* Copy of the index tuple in the arena, or in a memory context */
+/* Such a tree is never built in parts: it is there, or this is a build of it. */
+static inline bool
+has_pool_tree(const IndexKeys *keys)
+{
+	return keys->tree != NULL && tree_in_pool(keys->tree);
+}
+
+/* Copy of the index tuple in the arena or the pool, or in a memory context */
 static TreeTuple *
 form_tuple(const IndexKeys *keys, const Datum *values, const bool *isnull,
 		   MemoryContext context)
@@ -46,11 +55,13 @@ form_tuple(const IndexKeys *keys, const Datum *values, const bool *isnull,
 		tuple->size = (uint32) IndexTupleSize(itup);
 		memcpy(&tuple->tuple, itup, IndexTupleSize(itup));
 	}
+	else if (has_pool_tree(keys))
+		tuple = tree_pool_tuple_make(keys->tree, itup);
 	else
 		tuple = tree_tuple_make(itup);
 	pfree(itup);
 	if (tuple == NULL)
-		index_arena_full(keys->index);
+		index_tree_full(keys);
 	return tuple;
 }
 
@@ -78,14 +89,22 @@ index_form_private_entry(const IndexKeys *keys, const Datum *values, const bool 
 		return;
 	if (needs_tuple)
 		tuple = form_tuple(keys, values, isnull, context);
-	memcpy(entry + format->key_len + TREE_ROW_BYTES, &tuple, sizeof(tuple));
+	if (context == NULL && has_pool_tree(keys))
+		tree_entry_set_tuple(keys->tree, entry, tuple);
+	else
+		memcpy(entry + format->key_len + TREE_ROW_BYTES, &tuple, sizeof(tuple));
 }
 
 /* An entry that the tree did not take */
 void
 index_discard_entry(const IndexKeys *keys, const uint8 *entry)
 {
-	tree_tuple_discard(keys_entry_tuple(&keys->format, entry));
+	TreeTuple  *tuple = keys_entry_tuple(&keys->format, entry);
+
+	if (has_pool_tree(keys))
+		tree_pool_tuple_discard(keys->tree, tuple);
+	else
+		tree_tuple_discard(tuple);
 }
 
 TreeResult
@@ -124,7 +143,7 @@ plain_insert(IndexKeys *keys, const uint8 *entry)
 		return;
 	index_discard_entry(keys, entry);
 	if (result == TREE_FULL)
-		index_arena_full(keys->index);
+		index_tree_full(keys);
 }
 
 static bool
@@ -177,12 +196,24 @@ checked_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const b
 	return is_unique;
 }
 
+/*
+ * A commit that writes to the table makes its entries durable, too.  Others
+ * (CREATE INDEX CONCURRENTLY) have nobody to do so.
+ */
+static void
+make_durable(const IndexKeys *keys)
+{
+	if (has_pool_tree(keys) && !txn_is_writing())
+		pm_drain();
+}
+
 bool
 am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
 		  IndexUniqueCheck check, bool unchanged, struct IndexInfo *info)
 {
 	IndexKeys  *keys = statement_keys(index, info);
 	uint8		entry[TREE_MAX_STRIDE];
+	bool		is_unique;
 
 	if (check != UNIQUE_CHECK_NO && any_null(keys, isnull) &&
 		!index->rd_index->indnullsnotdistinct)
@@ -192,13 +223,17 @@ am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation
 			return true;
 		index_form_entry(keys, values, isnull, tid, entry);
 		plain_insert(keys, entry);
+		make_durable(keys);
 		return true;
 	}
 	index_form_entry(keys, values, isnull, tid, entry);
 	if (check == UNIQUE_CHECK_NO)
 	{
 		plain_insert(keys, entry);
+		make_durable(keys);
 		return false;
 	}
-	return checked_insert(keys, entry, values, isnull, tid, heap, check);
+	is_unique = checked_insert(keys, entry, values, isnull, tid, heap, check);
+	make_durable(keys);
+	return is_unique;
 }

@@ -403,9 +403,8 @@ keys_entry_column(const IndexKeys *keys, const uint8 *entry, int i, bool *isnull
 
 	if (format->has_tuples)
 	{
-		TreeTuple  *tuple;
+		TreeTuple  *tuple = tree_tuple_at(entry + format->key_len + TREE_ROW_BYTES);
 
-		memcpy(&tuple, entry + format->key_len + TREE_ROW_BYTES, sizeof(tuple));
 		if (tuple != NULL)
 			return index_getattr(&tuple->tuple, i + 1, RelationGetDescr(keys->index), isnull);
 	}
@@ -423,9 +422,8 @@ keys_deform(const IndexKeys *keys, const uint8 *entry, Datum *values, bool *isnu
 
 	if (format->has_tuples)
 	{
-		TreeTuple  *tuple;
+		TreeTuple  *tuple = tree_tuple_at(entry + format->key_len + TREE_ROW_BYTES);
 
-		memcpy(&tuple, entry + format->key_len + TREE_ROW_BYTES, sizeof(tuple));
 		if (tuple != NULL)
 		{
 			index_deform_tuple(&tuple->tuple, RelationGetDescr(keys->index), values, isnull);

@@ -198,7 +198,10 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (access == OAT_POST_CREATE && class_id == RelationRelationId)
 	{
 		if (is_new_index(object_id))
+		{
 			share_opclasses(object_id);
+			indexam_default_placement(object_id);
+		}
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId)
 		registry_hook_drop_relation(object_id);

@@ -3,7 +3,7 @@
  * options.c
  *	  Storage parameters of sofort indexes.
  *
- *	 placement	 dram (others are refused in this version)
+ *	 placement	 dram, pmem, hybrid; takes effect when the index is built
  *	 fillfactor	 how full a build leaves the nodes, in percent
  *
  *-------------------------------------------------------------------------
@@ -14,28 +14,22 @@
 
 #include "am_internal.h"
 
-typedef enum IndexPlacement
-{
-	PLACEMENT_DRAM,
-	PLACEMENT_PMEM,
-	PLACEMENT_HYBRID
-} IndexPlacement;
-
 typedef struct IndexOptions
 {
 	int32		vl_len_;		/* varlena header (do not touch directly!) */
-	int			placement;
+	int			placement;		/* TreePlacement, or UNSET */
 	int			fillfactor;
 } IndexOptions;
 
 #define DEFAULT_FILLFACTOR	90
+#define PLACEMENT_UNSET		(-1)
 
 static relopt_kind index_relopts;
 
 static relopt_enum_elt_def placements[] = {
-	{"dram", PLACEMENT_DRAM},
-	{"pmem", PLACEMENT_PMEM},
-	{"hybrid", PLACEMENT_HYBRID},
+	{"dram", TREE_DRAM},
+	{"pmem", TREE_PMEM},
+	{"hybrid", TREE_HYBRID},
 	{(const char *) NULL}		/* list terminator */
 };
 
@@ -44,8 +38,8 @@ options_init(void)
 {
 	index_relopts = add_reloption_kind();
 	add_enum_reloption(index_relopts, "placement", "Where the index lies", placements,
-					   PLACEMENT_DRAM, "Valid values are \"dram\", \"pmem\" and \"hybrid\".",
-					   AccessExclusiveLock);
+					   PLACEMENT_UNSET, "Valid values are \"dram\", \"pmem\" and \"hybrid\".",
+					   ShareUpdateExclusiveLock);
 	add_int_reloption(index_relopts, "fillfactor",
 					  "How full a build leaves the nodes of the index, in percent",
 					  DEFAULT_FILLFACTOR, 10, 100, ShareUpdateExclusiveLock);
@@ -58,16 +52,20 @@ options_parse(Datum reloptions, bool validate)
 		{.optname = "placement",.opttype = RELOPT_TYPE_ENUM,.offset = offsetof(IndexOptions, placement)},
 		{.optname = "fillfactor",.opttype = RELOPT_TYPE_INT,.offset = offsetof(IndexOptions, fillfactor)},
 	};
-	IndexOptions *options = build_reloptions(reloptions, validate, index_relopts,
-											 sizeof(IndexOptions), tab, lengthof(tab));
 
-	if (validate && options != NULL && options->placement != PLACEMENT_DRAM)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("index placement \"%s\" is not supported in this version of sofort",
-						placements[options->placement].string_val),
-				 errhint("Only \"dram\" is supported.")));
-	return (bytea *) options;
+	return (bytea *) build_reloptions(reloptions, validate, index_relopts,
+									  sizeof(IndexOptions), tab, lengthof(tab));
+}
+
+bool
+am_placement(Relation index, TreePlacement *placement)
+{
+	IndexOptions *options = (IndexOptions *) index->rd_options;
+
+	if (options == NULL || options->placement == PLACEMENT_UNSET)
+		return false;
+	*placement = (TreePlacement) options->placement;
+	return true;
 }
 
 int

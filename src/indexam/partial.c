@@ -80,12 +80,12 @@ partial_begin(IndexKeys *keys, Relation heap)
 	partial = arena_alloc(offsetof(PartialIndex, segments) + nsegments * sizeof(PartialSegment),
 						  ARENA_NO_OOM | ARENA_ZERO);
 	if (partial == NULL)
-		index_arena_full(keys->index);
+		index_tree_full(keys);
 	delta = tree_create(keys->format.key_len, keys->format.has_tuples);
 	if (delta == NULL)
 	{
 		arena_free(partial);
-		index_arena_full(keys->index);
+		index_tree_full(keys);
 	}
 	partial->before = before;
 	partial->nblocks = nblocks;
@@ -274,7 +274,7 @@ publish_run(SegmentBuild *build, const uint8 *sorted)
 	{
 		run = arena_alloc(size, ARENA_NO_OOM);
 		if (run == NULL)
-			index_arena_full(build->keys->index);
+			index_tree_full(build->keys);
 		run->n = build->n;
 		run->tuples = build->tuples;
 		memcpy(run->entries, sorted, size - offsetof(IndexRun, entries));
@@ -465,7 +465,7 @@ add_to_tree(MergeState *merge, uint8 *entry)
 	TreeTuple  *tuple = entry_tuple(merge->partial, entry);
 
 	if (!tree_build_add(&merge->builder, entry))
-		index_arena_full(merge->keys->index);
+		index_tree_full(merge->keys);
 	if (tuple != NULL)
 	{
 		/* the run has its own reference */
@@ -526,7 +526,7 @@ build_from_runs(MergeState *merge)
 
 	merge->tree = tree_create(merge->keys->format.key_len, merge->keys->format.has_tuples);
 	if (merge->tree == NULL)
-		index_arena_full(merge->keys->index);
+		index_tree_full(merge->keys);
 	cuts = choose_cuts(merge, &ncuts);
 	merge->at = palloc0(Max(merge->partial->nsegments, 1) * sizeof(uint64));
 	tree_build_begin(&merge->builder, merge->tree, am_fillfactor(merge->keys->index));

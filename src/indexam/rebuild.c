@@ -32,6 +32,7 @@
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/alloc.h"
 #include "sofort/pmem/pool.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -93,6 +94,15 @@ forget_build(int code, Datum arg)
 	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
 }
 
+/* What lies in the pool, or will, is opened or built as a whole. */
+static bool
+rebuilt_in_segments(const IndexKeys *keys)
+{
+	return partial_is_possible(keys->index) &&
+		(registry_state(keys->shared) == INDEX_PARTIAL ||
+		 placement_for_rebuild(keys->index) == TREE_DRAM);
+}
+
 /* The table's owner builds, in a security-restricted operation. */
 typedef struct OwnerContext
 {
@@ -142,8 +152,8 @@ build_from_table(IndexKeys *keys)
 	info->ii_Concurrent = false;
 	info->ii_ParallelWorkers = 0;
 	become_owner(&owner, index);
-	keys->tree = build_tree(keys, owner.heap, info, false, true, am_fillfactor(index),
-							&heap_tuples);
+	keys->tree = build_tree(keys, owner.heap, info, placement_for_rebuild(index), false, true,
+							am_fillfactor(index), &heap_tuples);
 	registry_publish(keys->shared, keys->tree, &keys->format);
 	leave_owner(&owner);
 }
@@ -170,16 +180,27 @@ try_build(IndexKeys *keys, bool *built)
 		registry_reset(shared); /* the index is described differently now */
 	if (!pg_atomic_compare_exchange_u32(&shared->state, &missing, INDEX_BUILDING))
 		return false;
+	pm_prepare_process();
 	PG_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
 	{
+		Tree	   *tree;
+
 		shared->builder_pid = MyProcPid;
-		build_from_table(keys);
+		tree = index_open_tree(keys);
+		if (tree != NULL)
+			registry_publish(shared, tree, &keys->format);
+		else
+		{
+			build_from_table(keys);
+			*built = true;
+		}
 		shared->builder_pid = 0;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
-	*built = true;
 	return true;
 }
+
+static void ensure_in_segments(IndexKeys *keys);
 
 /* Ready on return.  Returns whether this call built the tree. */
 static bool
@@ -198,6 +219,12 @@ ensure_whole(IndexKeys *keys)
 		UnlockTuple(keys->index, &lock, ExclusiveLock);
 		if (done)
 			return built;
+		if (registry_state(keys->shared) == INDEX_PARTIAL)
+		{
+			/* somebody began before the placement was changed */
+			ensure_in_segments(keys);
+			return built;
+		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
 						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
@@ -275,7 +302,7 @@ ensure_in_segments(IndexKeys *keys)
 static void
 ensure(IndexKeys *keys)
 {
-	if (partial_is_possible(keys->index))
+	if (rebuilt_in_segments(keys))
 		ensure_in_segments(keys);
 	else
 		(void) ensure_whole(keys);
@@ -287,7 +314,7 @@ ensure(IndexKeys *keys)
 static void
 make_usable(IndexKeys *keys, bool partial)
 {
-	if (!partial || !indexam_use_partial || !partial_is_possible(keys->index))
+	if (!partial || !indexam_use_partial || !rebuilt_in_segments(keys))
 		ensure(keys);
 	else if (!is_partial(keys->shared, &keys->format) && !is_ready(keys->shared, &keys->format))
 		begin_partial(keys);
@@ -399,7 +426,7 @@ rebuild_step(IndexKeys *keys, int max_segments)
 		partial_free_retired(keys->shared);
 		return REBUILD_NOT_NEEDED;
 	}
-	if (!partial_is_possible(keys->index))
+	if (!rebuilt_in_segments(keys))
 		return ensure_whole(keys) ? REBUILD_FINISHED : REBUILD_NOT_NEEDED;
 	if (!is_partial(keys->shared, &keys->format))
 		begin_partial(keys);

@@ -31,6 +31,7 @@
 #include "sofort/indexam/registry.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/store/store.h"
 #include "sofort/txn/txn.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
@@ -41,6 +42,7 @@
 #include "partial.h"
 
 #define UNIQUE_LOCKS	512
+#define GROW_LOCKS		64
 
 typedef struct RegistryEntry
 {
@@ -58,6 +60,7 @@ typedef struct RegistryShared
 	uint64		next_serial;
 	SofortIndex *free;
 	LWLockPadded unique_locks[UNIQUE_LOCKS];
+	LWLockPadded grow_locks[GROW_LOCKS];
 } RegistryShared;
 
 static RegistryShared *registry = NULL;
@@ -68,7 +71,8 @@ typedef enum PendingKind
 {
 	DROP_ON_ABORT,
 	DROP_ON_COMMIT,
-	DROP_DATABASE_ON_COMMIT
+	DROP_DATABASE_ON_COMMIT,
+	DROP_INCOMPLETE				/* a store whose tree was not completed */
 } PendingKind;
 
 typedef struct Pending
@@ -76,6 +80,7 @@ typedef struct Pending
 	PendingKind kind;
 	int			level;			/* of the subtransaction */
 	RelFileLocator locator;		/* database only: the others are 0 */
+	StoreId		store;			/* DROP_INCOMPLETE */
 	struct Pending *next;
 } Pending;
 
@@ -104,6 +109,8 @@ indexam_startup(void)
 	LWLockInitialize(&registry->lock.lock, registry->tranche);
 	for (i = 0; i < UNIQUE_LOCKS; i++)
 		LWLockInitialize(&registry->unique_locks[i].lock, registry->tranche);
+	for (i = 0; i < GROW_LOCKS; i++)
+		LWLockInitialize(&registry->grow_locks[i].lock, registry->tranche);
 	registry->next_serial = 1;
 	pg_atomic_init_u32(&registry->marked, 0);
 }
@@ -162,6 +169,12 @@ registry_unique_lock(const SofortIndex *shared, const uint8 *key, int key_len)
 
 	hash = hash_combine(hash, hash_bytes_uint32((uint32) shared->serial));
 	return &registry->unique_locks[hash % UNIQUE_LOCKS].lock;
+}
+
+LWLock *
+registry_grow_lock(StoreId store)
+{
+	return &registry->grow_locks[store % GROW_LOCKS].lock;
 }
 
 /* ---- entries ---- */
@@ -326,6 +339,8 @@ registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format)
 		tree_destroy(tree);
 		registry_arena_full();
 	}
+	if (tree_in_pool(tree))
+		tree_complete(tree);
 	shared->format = copy;
 	shared->tree = tree;
 	pg_write_barrier();
@@ -425,8 +440,27 @@ remember(PendingKind kind, const RelFileLocator *locator)
 	item->kind = kind;
 	item->level = GetCurrentTransactionNestLevel();
 	item->locator = *locator;
+	item->store = 0;
 	item->next = pending;
 	pending = item;
+}
+
+void
+registry_drop_incomplete(StoreId store)
+{
+	RelFileLocator none = {0};
+
+	remember(DROP_INCOMPLETE, &none);
+	pending->store = store;
+}
+
+static void
+drop_if_incomplete(StoreId store)
+{
+	StoreHeader *header = store_find_by_id(store);
+
+	if (header != NULL && (header->flags & STORE_TREE_COMPLETE) == 0)
+		store_drop_now(store);
 }
 
 /* The index has had other files: their trees go when this commits. */
@@ -436,6 +470,7 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 	dshash_seq_status status;
 	RegistryEntry *entry;
 	RelFileLocator former[16];
+	RelFileLocator *in_pool;
 	int			n = 0;
 	int			i;
 
@@ -451,6 +486,13 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 	dshash_seq_term(&status);
 	for (i = 0; i < n; i++)
 		remember(DROP_ON_COMMIT, &former[i]);
+
+	/* those in the pool may not have been used in this life */
+	in_pool = store_trees_of(index_oid, locator_db(current), &n);
+	for (i = 0; i < n; i++)
+		if (memcmp(&in_pool[i], current, sizeof(*current)) != 0)
+			remember(DROP_ON_COMMIT, &in_pool[i]);
+	pfree(in_pool);
 }
 
 SofortIndex *
@@ -472,7 +514,7 @@ registry_hook_drop_relation(Oid relid)
 	Form_pg_class form;
 	RelFileLocator locator;
 
-	if (!registry_in_use())
+	if (pool_status() != POOL_READY)
 		return;
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
@@ -493,6 +535,8 @@ registry_hook_drop_relation(Oid relid)
 			dshash_release_lock(table, entry);
 			remember(DROP_ON_COMMIT, &locator);
 		}
+		else if (store_find_tree(&locator) != NULL)
+			remember(DROP_ON_COMMIT, &locator);
 	}
 	ReleaseSysCache(tuple);
 }
@@ -528,6 +572,19 @@ keep_files_in_use(void)
 	}
 }
 
+/* What is in the pool goes with the transaction's write set. */
+static void
+log_drops(void)
+{
+	Pending    *item;
+
+	if (pool_status() != POOL_READY)
+		return;
+	for (item = pending; item != NULL; item = item->next)
+		if (item->kind == DROP_ON_COMMIT && store_find_tree(&item->locator) != NULL)
+			store_drop_at_commit(&item->locator);
+}
+
 static void
 finish(bool commit)
 {
@@ -536,6 +593,11 @@ finish(bool commit)
 	pending = NULL;
 	for (; item != NULL; item = item->next)
 	{
+		if (item->kind == DROP_INCOMPLETE)
+		{
+			drop_if_incomplete(item->store);
+			continue;
+		}
 		if (item->kind == DROP_ON_ABORT ? commit : !commit)
 			continue;
 		if (item->kind == DROP_DATABASE_ON_COMMIT)
@@ -630,6 +692,7 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			keep_files_in_use();
+			log_drops();
 			break;
 		case XACT_EVENT_COMMIT:
 			finish(true);
@@ -667,6 +730,8 @@ subxact_callback(SubXactEvent event, SubTransactionId mySubid, SubTransactionId 
 			pending = item->next;
 			if (item->kind == DROP_ON_ABORT)
 				drop_locator(&item->locator);
+			else if (item->kind == DROP_INCOMPLETE)
+				drop_if_incomplete(item->store);
 		}
 	}
 }
@@ -691,7 +756,7 @@ fill_partial_stats(PartialIndex *partial, IndexamStats *stats)
 	stats->segments_claimed = pg_atomic_read_u32(&partial->claimed);
 	stats->merging = pg_atomic_read_u32(&partial->merging) != 0;
 	stats->entries = pg_atomic_read_u64(&partial->rows) +
-		pg_atomic_read_u64(&partial->delta->entries);
+		tree_entries(partial->delta);
 	stats->bytes_dram = pg_atomic_read_u64(&partial->bytes) + tree_dram_bytes(partial->delta);
 	stats->started = partial->started;
 }
@@ -707,7 +772,7 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 	stats->locator = shared->locator;
 	stats->index_oid = shared->index_oid;
 	stats->state = states[state];
-	stats->placement = "dram";
+	stats->placement = placement_name(TREE_DRAM);
 	stats->workers = (int) pg_atomic_read_u32(&shared->workers);
 	stats->waiters = (int) pg_atomic_read_u32(&shared->waiters);
 	if (state == INDEX_PARTIAL)
@@ -721,11 +786,34 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 	{
 		const Tree *tree = shared->tree;
 
-		stats->entries = pg_atomic_read_u64((pg_atomic_uint64 *) &tree->entries);
-		stats->nodes = tree->nodes;
+		stats->placement = placement_name(tree->placement);
 		stats->bytes_dram = tree_dram_bytes(tree) + sizeof(SofortIndex) + shared->format->size;
 		stats->height = tree_height(tree);
+		if (!tree_in_pool(tree))
+			stats->entries = tree_entries(tree);
 	}
+}
+
+/*
+ * What the pool knows of a tree.  The caller has the index open, so that its
+ * tree stays.  One that lies wholly in the pool needs nothing to be ready.
+ */
+static void
+fill_pool_stats(IndexamStats *stats)
+{
+	StoreHeader *store = store_find_tree(&stats->locator);
+	TreeHeader *header;
+
+	if (store == NULL || (store->flags & STORE_TREE_COMPLETE) == 0)
+		return;
+	header = pm_deref(store->tree);
+	stats->placement = placement_name(header->placement);
+	if (header->placement == TREE_PMEM)
+		stats->state = "ready";
+	stats->entries = header->entries;
+	stats->bytes_pool = header->bytes;
+	if (stats->height == 0 && header->placement == TREE_PMEM)
+		stats->height = ((TreeNode *) pm_deref(header->root))->level;
 }
 
 void
@@ -739,13 +827,16 @@ indexam_stats(Relation index, IndexamStats *stats)
 	{
 		fill_stats(entry->shared, stats);
 		dshash_release_lock(table, entry);
-		return;
 	}
-	memset(stats, 0, sizeof(*stats));
-	stats->locator = *relation_locator(index);
-	stats->index_oid = RelationGetRelid(index);
-	stats->state = "missing";
-	stats->placement = "dram";
+	else
+	{
+		memset(stats, 0, sizeof(*stats));
+		stats->locator = *relation_locator(index);
+		stats->index_oid = RelationGetRelid(index);
+		stats->state = "missing";
+		stats->placement = placement_name(TREE_DRAM);
+	}
+	fill_pool_stats(stats);
 }
 
 void

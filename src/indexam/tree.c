@@ -11,17 +11,34 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree_internal.h"
+#include "tree_pool.h"
 
 #define CHUNK_MAX_NODES		60	/* with the header below 64 KB */
 
-struct TreeChunk
+struct ArenaChunk
 {
-	TreeChunk  *next;
+	ArenaChunk  *next;
 	uint32		nnodes;
 	uint32		used;			/* nodes below were handed out */
 	TreeNode   *nodes;			/* aligned to cache lines */
 };
+
+/* The first visit in this life: what is volatile in the node is made anew. */
+static void
+revive_node(const Tree *tree, TreeNode *node, uint64 v)
+{
+	uint64		life = (uint64) tree->life << 32;
+
+	HOLD_INTERRUPTS();
+	if (__atomic_compare_exchange_n(&node->version, &v, life | VERSION_LATCHED, false,
+									__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+	{
+		if (node->level == 0)
+			leaf_revive(tree, pool_leaf(node));
+		node_unlatch(node);
+	}
+	RESUME_INTERRUPTS();
+}
 
 /* Wait for whoever holds the latch, which is not for long; the node's version. */
 uint64
@@ -30,18 +47,25 @@ tree_wait_for_node(const Tree *tree, TreeNode *node)
 	int			spins = 0;
 	uint64		v;
 
-	while ((v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE)) & VERSION_LATCHED)
+	for (;;)
 	{
+		v = __atomic_load_n(&node->version, __ATOMIC_ACQUIRE);
+		if (VERSION_LIFE(v) != tree->life)
+		{
+			revive_node(tree, node, v);
+			continue;
+		}
+		if (!(v & VERSION_LATCHED))
+			return v;
 		if (++spins < 200)
 			__builtin_ia32_pause();
 		else
 			pg_usleep(spins < 1000 ? 1 : 1000);
 	}
-	return v;
 }
 
 Tree *
-tree_create(int key_len, bool has_tuples)
+tree_make(TreePlacement placement, int key_len, bool has_tuples)
 {
 	Tree	   *tree = arena_alloc(sizeof(Tree), ARENA_NO_OOM | ARENA_ZERO);
 
@@ -55,13 +79,24 @@ tree_create(int key_len, bool has_tuples)
 	tree->has_tuples = has_tuples;
 	tree->leaf_capacity = TREE_NODE_DATA / tree->stride;
 	tree->inner_capacity = (TREE_NODE_DATA - sizeof(uint64)) / (tree->stride + sizeof(uint64));
-	tree->placement = TREE_DRAM;
+	tree->placement = placement;
 	tree->life = (uint32) pool_life();
+	tree->entries = &tree->own_entries;
+	tree->entries_exact = true;
 	tree->next_chunk = 1;
 	tree->node_bytes = sizeof(Tree);
 	SpinLockInit(&tree->mutex);
-	pg_atomic_init_u64(&tree->entries, 0);
 	pg_atomic_init_u64(&tree->tuple_bytes, 0);
+	return tree;
+}
+
+Tree *
+tree_create(int key_len, bool has_tuples)
+{
+	Tree	   *tree = tree_make(TREE_DRAM, key_len, has_tuples);
+
+	if (tree == NULL)
+		return NULL;
 	tree->root = tree_node_alloc(tree, 0);
 	if (tree->root == NULL)
 	{
@@ -88,9 +123,34 @@ tree_tuple_make(IndexTuple itup)
 	return tuple;
 }
 
+TreeTuple *
+tree_pool_tuple_make(Tree *tree, IndexTuple itup)
+{
+	Size		size = IndexTupleSize(itup);
+	Size		total = offsetof(TreeTuple, tuple) + size;
+	TreeTuple  *tuple = pool_slot_take(tree, pool_tuple_class(total));
+
+	if (tuple == NULL)
+		return NULL;
+	tuple->next = NULL;
+	tuple->size = (uint32) size;
+	memcpy(&tuple->tuple, itup, size);
+	pm_flush(tuple, total);
+	return tuple;
+}
+
+void
+tree_pool_tuple_discard(Tree *tree, TreeTuple *tuple)
+{
+	if (tuple != NULL)
+		pool_slot_give(tree, pool_tuple_class(offsetof(TreeTuple, tuple) + tuple->size), tuple);
+}
+
 void
 tree_count_tuple(Tree *tree, const TreeTuple *tuple)
 {
+	if (tree_in_pool(tree))
+		return;
 	pg_atomic_fetch_add_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + tuple->size);
 }
 
@@ -112,6 +172,11 @@ tree_tuple_discard(TreeTuple *tuple)
 void
 tree_tuple_release(Tree *tree, TreeTuple *tuple)
 {
+	if (tuple != NULL && tree_in_pool(tree))
+	{
+		pool_slot_retire(tree, pool_tuple_class(offsetof(TreeTuple, tuple) + tuple->size), tuple);
+		return;
+	}
 	if (tuple == NULL || pg_atomic_sub_fetch_u32(&tuple->refs, 1) > 0)
 		return;
 	SpinLockAcquire(&tree->mutex);
@@ -127,19 +192,19 @@ static bool
 chunk_add(Tree *tree)
 {
 	uint32		nnodes = tree->next_chunk;
-	Size		size = sizeof(TreeChunk) + PG_CACHE_LINE_SIZE + (Size) nnodes * TREE_NODE_SIZE;
-	TreeChunk  *chunk = arena_alloc(size, ARENA_NO_OOM | ARENA_ZERO);
+	Size		size = sizeof(ArenaChunk) + PG_CACHE_LINE_SIZE + (Size) nnodes * TREE_NODE_SIZE;
+	ArenaChunk  *chunk = arena_alloc(size, ARENA_NO_OOM | ARENA_ZERO);
 
 	if (chunk == NULL && nnodes > 1)
 	{
 		nnodes = 1;				/* the last room there is */
-		size = sizeof(TreeChunk) + PG_CACHE_LINE_SIZE + TREE_NODE_SIZE;
+		size = sizeof(ArenaChunk) + PG_CACHE_LINE_SIZE + TREE_NODE_SIZE;
 		chunk = arena_alloc(size, ARENA_NO_OOM | ARENA_ZERO);
 	}
 	if (chunk == NULL)
 		return false;
 	chunk->nnodes = nnodes;
-	chunk->nodes = (TreeNode *) TYPEALIGN(64, (char *) chunk + sizeof(TreeChunk));
+	chunk->nodes = (TreeNode *) TYPEALIGN(64, (char *) chunk + sizeof(ArenaChunk));
 
 	SpinLockAcquire(&tree->mutex);
 	chunk->next = tree->chunks;
@@ -170,9 +235,26 @@ node_take(Tree *tree)
 	return node;
 }
 
-/* An empty node that nobody else knows; NULL if the arena is full. */
-TreeNode *
-tree_node_alloc(Tree *tree, int level)
+/* In the pool; all but the version is zero. */
+static TreeNode *
+pool_node_alloc(Tree *tree, int level)
+{
+	TreeNode   *node = pool_slot_take(tree, level == 0 ? SLOT_LEAF : SLOT_INNER);
+
+	if (node != NULL && level == 0)
+	{
+		TreeLeafNode *leaf = pool_leaf(node);
+
+		leaf->state = leaf->list = 0;
+		memset(leaf->next, 0, sizeof(leaf->next));
+		memset(leaf->pad, 0, sizeof(leaf->pad));
+	}
+	return node;
+}
+
+/* From the arena */
+static TreeNode *
+arena_node_alloc(Tree *tree)
 {
 	TreeNode   *node = node_take(tree);
 
@@ -188,6 +270,18 @@ tree_node_alloc(Tree *tree, int level)
 			return NULL;
 		node = node_take(tree);
 	}
+	return node;
+}
+
+/* An empty node that nobody else knows; NULL if arena or pool is full. */
+TreeNode *
+tree_node_alloc(Tree *tree, int level)
+{
+	TreeNode   *node = tree_level_in_pool(tree, level) ? pool_node_alloc(tree, level) :
+		arena_node_alloc(tree);
+
+	if (node == NULL)
+		return NULL;
 	node->version = version_next(((uint64) tree->life << 32) |
 								 ((uint32) node->version & ~(VERSION_OBSOLETE | VERSION_LATCHED)));
 	node->level = level;
@@ -201,6 +295,11 @@ tree_node_unused(Tree *tree, TreeNode *node)
 {
 	if (node == NULL)
 		return;
+	if (tree_level_in_pool(tree, node->level))
+	{
+		pool_slot_give(tree, node->level == 0 ? SLOT_LEAF : SLOT_INNER, node);
+		return;
+	}
 	SpinLockAcquire(&tree->mutex);
 	memcpy(node->data, &tree->free_nodes, sizeof(TreeNode *));
 	tree->free_nodes = node;
@@ -215,6 +314,11 @@ tree_node_unused(Tree *tree, TreeNode *node)
 void
 tree_node_retire(Tree *tree, TreeNode *node)
 {
+	if (tree_level_in_pool(tree, node->level))
+	{
+		pool_slot_retire(tree, node->level == 0 ? SLOT_LEAF : SLOT_INNER, node);
+		return;
+	}
 	SpinLockAcquire(&tree->mutex);
 	memcpy(node->data, &tree->retired_nodes, sizeof(TreeNode *));
 	tree->retired_nodes = node;
@@ -250,6 +354,8 @@ tree_reclaim(Tree *tree)
 	TreeNode   *nodes = NULL;
 	TreeTuple  *free_tuples = NULL;
 
+	if (tree_in_pool(tree))
+		pool_reclaim(tree);
 	SpinLockAcquire(&tree->mutex);
 	if ((tree->waiting_nodes != NULL || tree->waiting_tuples != NULL) &&
 		epoch_passed(tree->waiting_epoch))
@@ -316,9 +422,11 @@ free_tuple_list(TreeTuple *tuple)
 void
 tree_destroy(Tree *tree)
 {
-	TreeChunk  *chunk = tree->chunks;
+	ArenaChunk  *chunk = tree->chunks;
 
-	if (tree->has_tuples)
+	if (tree_in_pool(tree))
+		pool_space_close(tree->space);
+	else if (tree->has_tuples)
 	{
 		release_tuples(tree, tree->root);
 		free_tuple_list(tree->retired_tuples);
@@ -326,7 +434,7 @@ tree_destroy(Tree *tree)
 	}
 	while (chunk != NULL)
 	{
-		TreeChunk  *next = chunk->next;
+		ArenaChunk  *next = chunk->next;
 
 		arena_free(chunk);
 		chunk = next;
@@ -345,6 +453,28 @@ tree_dram_bytes(const Tree *tree)
 {
 	return tree->node_bytes +
 		pg_atomic_read_u64((pg_atomic_uint64 *) &tree->tuple_bytes);
+}
+
+uint64
+tree_pool_bytes(const Tree *tree)
+{
+	return tree_in_pool(tree) ?
+		__atomic_load_n(&tree->space->header->bytes, __ATOMIC_RELAXED) : 0;
+}
+
+void
+tree_set_root(Tree *tree, TreeNode *node)
+{
+	if (tree->placement == TREE_PMEM)
+		pm_store8_persist(&tree->space->header->root, pm_ptr(node));
+	__atomic_store_n(&tree->root, node, __ATOMIC_RELEASE);
+}
+
+void
+tree_raise_full(const Tree *tree)
+{
+	if (tree_in_pool(tree))
+		pool_raise_full();
 }
 
 /* ---- searching ---- */

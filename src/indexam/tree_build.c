@@ -5,13 +5,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree_internal.h"
+#include "tree_pool.h"
 
 /* The tree is empty and private to the caller. */
 void
 tree_build_begin(TreeBuilder *builder, Tree *tree, int fillfactor)
 {
-	Assert(tree->root->level == 0 && tree->root->n == 0);
+	Assert(tree->root->level == 0);
 	builder->tree = tree;
 	builder->leaf_fill = Max(1, tree->leaf_capacity * fillfactor / 100);
 	builder->inner_fill = Max(2, tree->inner_capacity * fillfactor / 100);
@@ -44,6 +44,8 @@ add_child(TreeBuilder *builder, int level, const uint8 *separator, TreeNode *lef
 
 		if (next == NULL)
 			return false;
+		if (tree_level_in_pool(tree, level))
+			pool_inner_flush(tree, node);
 		node_refs(next)[0] = node_ref(tree, child);
 		builder->level[level] = next;
 		return add_child(builder, level + 1, separator, node, next);
@@ -55,11 +57,67 @@ add_child(TreeBuilder *builder, int level, const uint8 *separator, TreeNode *lef
 }
 
 bool
+tree_build_add_leaf(TreeBuilder *builder, const uint8 *low, TreeNode *leaf)
+{
+	TreeNode   *left = builder->level[0];
+
+	builder->level[0] = leaf;
+	return add_child(builder, 1, low, left, leaf);
+}
+
+static void
+finish_pool_leaf(Tree *tree, TreeNode *leaf)
+{
+	leaf_revive(tree, pool_leaf(leaf));
+	leaf_flush(tree, leaf);
+}
+
+/* The next leaf in the pool; the one before is complete. */
+static TreeNode *
+begin_pool_leaf(TreeBuilder *builder, const uint8 *entry)
+{
+	Tree	   *tree = builder->tree;
+	TreeLeafNode *before = pool_leaf(builder->level[0]);
+	TreeNode   *leaf = tree_node_alloc(tree, 0);
+	uint8	   *low;
+
+	if (leaf == NULL)
+		return NULL;
+	low = leaf_low(pool_leaf(leaf));
+	if (!tree_make_fence(tree, entry, low) || !tree_build_add_leaf(builder, low, leaf))
+		return NULL;
+	before->next[0] = tree->placement == TREE_HYBRID ? pm_ptr(leaf) : PM_NULL;
+	finish_pool_leaf(tree, (TreeNode *) before);
+	return leaf;
+}
+
+static bool
+add_to_pool_leaf(TreeBuilder *builder, const uint8 *entry)
+{
+	Tree	   *tree = builder->tree;
+	TreeNode   *leaf = builder->level[0];
+
+	if (leaf->n >= builder->leaf_fill)
+	{
+		leaf = begin_pool_leaf(builder, entry);
+		if (leaf == NULL)
+			return false;
+	}
+	memcpy(leaf_entry(tree, pool_leaf(leaf), leaf->n), entry, tree->stride);
+	pool_leaf(leaf)->state |= UINT64CONST(1) << leaf->n;
+	leaf->n++;
+	tree_count(tree, 1);
+	return true;
+}
+
+bool
 tree_build_add(TreeBuilder *builder, const uint8 *entry)
 {
 	Tree	   *tree = builder->tree;
 	TreeNode   *leaf = builder->level[0];
 
+	if (tree_in_pool(tree))
+		return add_to_pool_leaf(builder, entry);
 	if (leaf->n >= builder->leaf_fill)
 	{
 		TreeNode   *next = tree_node_alloc(tree, 0);
@@ -73,13 +131,32 @@ tree_build_add(TreeBuilder *builder, const uint8 *entry)
 	}
 	memcpy(leaf->data + leaf->n * tree->stride, entry, tree->stride);
 	leaf->n++;
-	pg_atomic_write_u64(&tree->entries, pg_atomic_read_u64(&tree->entries) + 1);
+	tree_count(tree, 1);
 	return true;
 }
 
 void
 tree_build_end(TreeBuilder *builder)
 {
+	Tree	   *tree = builder->tree;
+	int			level;
+
+	for (level = 0; level < builder->nlevels; level++)
+	{
+		TreeNode   *node = builder->level[level];
+
+		if (!tree_level_in_pool(tree, level))
+			continue;
+		if (level == 0)
+			finish_pool_leaf(tree, node);
+		else
+			pool_inner_flush(tree, node);
+	}
+	if (tree_in_pool(tree))
+	{
+		pm_drain();
+		tree_set_root(tree, tree->root);
+	}
 	pg_write_barrier();
 }
 

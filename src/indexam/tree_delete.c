@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree_internal.h"
+#include "tree_pool.h"
 
 /* Leaf of the probe; its version in *version */
 static TreeNode *
@@ -51,9 +51,38 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 	}
 }
 
+/* From a leaf in the pool; false: something has changed, start again. */
+static bool
+delete_in_pool(Tree *tree, TreeNode *leaf, uint64 v, const TreeProbe *probe, TreeResult *result)
+{
+	int			slot = leaf_find(tree, leaf, v, probe);
+	TreeTuple  *tuple;
+
+	*result = TREE_ABSENT;
+	if (slot < 0)
+		return slot == -1;
+	HOLD_INTERRUPTS();
+	if (!node_latch(leaf, v))
+	{
+		RESUME_INTERRUPTS();
+		return false;
+	}
+	tuple = tree_entry_tuple(tree, leaf_entry(tree, pool_leaf(leaf), slot));
+	leaf_remove(tree, leaf, slot);
+	node_unlatch(leaf);
+	RESUME_INTERRUPTS();
+	SOFORT_STOP("tree-entry-removed");
+	tree_tuple_release(tree, tuple);
+	tree_count(tree, -1);
+	*result = TREE_DONE;
+	return true;
+}
+
 TreeResult
 tree_delete(Tree *tree, const TreeProbe *probe)
 {
+	TreeResult	result;
+
 	for (;;)
 	{
 		uint64		v;
@@ -63,6 +92,12 @@ tree_delete(Tree *tree, const TreeProbe *probe)
 		uint8		copy[TREE_MAX_STRIDE];
 		uint8	   *place;
 
+		if (tree_in_pool(tree))
+		{
+			if (delete_in_pool(tree, leaf, v, probe, &result))
+				return result;
+			continue;
+		}
 		pos = tree_count_before(tree, leaf, v, leaf->data, n, probe, false);
 		if (pos < 0)
 			continue;
@@ -82,24 +117,12 @@ tree_delete(Tree *tree, const TreeProbe *probe)
 			node_unlatch(leaf);
 			RESUME_INTERRUPTS();
 			tree_tuple_release(tree, tree_entry_tuple(tree, copy));
-			pg_atomic_fetch_sub_u64(&tree->entries, 1);
+			tree_count(tree, -1);
 			return TREE_DONE;
 		}
 		RESUME_INTERRUPTS();
 	}
 }
-
-/* Two neighbours and their parent */
-typedef struct MergePair
-{
-	TreeNode   *parent;
-	uint64		parent_version;
-	int			slot;			/* left = child "slot" */
-	TreeNode   *left;
-	uint64		left_version;
-	TreeNode   *right;
-	uint64		right_version;
-} MergePair;
 
 /* Would both fit into one node, with room to spare? */
 static bool
@@ -142,6 +165,8 @@ merge(Tree *tree, const MergePair *pair)
 	uint8	   *end;
 	int			after;
 
+	if (tree_level_in_pool(tree, parent->level))
+		return pool_merge(tree, pair);
 	if (!latch_three(pair))
 		return false;
 
@@ -150,8 +175,13 @@ merge(Tree *tree, const MergePair *pair)
 	if (left->level == 0)
 	{
 		dropped = tree_entry_tuple(tree, separator);
-		memcpy(end, right->data, right->n * tree->stride);
-		left->n += right->n;
+		if (tree_in_pool(tree))
+			pool_absorb_leaf(tree, left, right);
+		else
+		{
+			memcpy(end, right->data, right->n * tree->stride);
+			left->n += right->n;
+		}
 	}
 	else
 	{
@@ -201,10 +231,13 @@ lower_root(Tree *tree, TreeNode *root, uint64 version)
  * whether the parent is unchanged, and *merged if the pair was merged.
  */
 static bool
-try_pair(Tree *tree, TreeNode *node, uint64 v, const TreeProbe *probe, TreeNode **child,
-		 uint64 *child_version, bool *merged)
+try_pair(Tree *tree, const Descent *d, const TreeProbe *probe, TreeNode **child,
+		 uint64 *child_version, int *child_slot, bool *merged)
 {
-	MergePair	pair = {.parent = node, .parent_version = v};
+	TreeNode   *node = d->node;
+	uint64		v = d->version;
+	MergePair	pair = {.grand = d->parent, .grand_version = d->parent_version,
+	.parent_slot = d->slot, .parent = node, .parent_version = v};
 	int			n = Min(node->n, tree->inner_capacity);
 	int			slot;
 
@@ -213,6 +246,7 @@ try_pair(Tree *tree, TreeNode *node, uint64 v, const TreeProbe *probe, TreeNode 
 	if (slot < 0)
 		return false;
 	*child = node_child(tree, node, slot);
+	*child_slot = slot;
 	pair.slot = slot < n ? slot : slot - 1;
 	if (n > 0)
 	{
@@ -242,30 +276,34 @@ tree_shrink(Tree *tree, const TreeProbe *probe)
 
 	while (tries++ < 100)
 	{
-		TreeNode   *node = tree_root(tree);
-		uint64		v = node_version(tree, node);
+		Descent		d = {.node = tree_root(tree)};
 		bool		again = false;
 
-		if (tree_root(tree) != node)
+		d.version = node_version(tree, d.node);
+		if (tree_root(tree) != d.node)
 			continue;
-		if (node->level > 0 && node->n == 0 && node_unchanged(node, v))
+		if (d.node->level > 0 && d.node->n == 0 && node_unchanged(d.node, d.version))
 		{
-			lower_root(tree, node, v);
+			lower_root(tree, d.node, d.version);
 			continue;
 		}
-		while (node->level > 0)
+		while (d.node->level > 0)
 		{
 			TreeNode   *child;
 			uint64		child_version;
+			int			slot;
 			bool		merged;
 
-			if (!try_pair(tree, node, v, probe, &child, &child_version, &merged) || merged)
+			if (!try_pair(tree, &d, probe, &child, &child_version, &slot, &merged) || merged)
 			{
 				again = true;
 				break;
 			}
-			node = child;
-			v = child_version;
+			d.parent = d.node;
+			d.parent_version = d.version;
+			d.slot = slot;
+			d.node = child;
+			d.version = child_version;
 		}
 		if (!again)
 			break;

@@ -10,22 +10,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree_internal.h"
+#include "tree_pool.h"
 
-/* Where a descent is: a node, its parent, and their versions */
-typedef struct Descent
-{
-	TreeNode   *parent;			/* NULL at the root */
-	uint64		parent_version;
-	int			slot;			/* node = child "slot" of parent */
-	TreeNode   *node;
-	uint64		version;
-	bool		rightmost;		/* nothing lies to the right of node */
-} Descent;
-
-/* Latch the node and its parent, if the node is still where it was. */
-static bool
-latch_pair(Tree *tree, Descent *d)
+bool
+tree_latch_pair(Tree *tree, Descent *d)
 {
 	HOLD_INTERRUPTS();
 	if (d->parent != NULL && !node_latch(d->parent, d->parent_version))
@@ -45,12 +33,9 @@ latch_pair(Tree *tree, Descent *d)
 	return false;
 }
 
-/*
- * Hang "right" with its separator to the right of child "slot" of the parent,
- * or put new_root above both.  All are latched or unknown to others.
- */
-static void
-link_right(Tree *tree, Descent *d, TreeNode *new_root, const uint8 *separator, TreeNode *right)
+void
+tree_link_right(Tree *tree, Descent *d, TreeNode *new_root, const uint8 *separator,
+				TreeNode *right)
 {
 	TreeNode   *parent = d->parent != NULL ? d->parent : new_root;
 	uint64	   *refs = node_refs(parent);
@@ -91,7 +76,7 @@ split_node(Tree *tree, Descent *d)
 		tree_node_unused(tree, right);
 		return TREE_FULL;
 	}
-	if (!latch_pair(tree, d))
+	if (!tree_latch_pair(tree, d))
 	{
 		tree_node_unused(tree, right);
 		tree_node_unused(tree, new_root);
@@ -120,7 +105,7 @@ split_node(Tree *tree, Descent *d)
 		memcpy(node_refs(right), node_refs(node) + keep + 1, (right->n + 1) * sizeof(uint64));
 	}
 	node->n = keep;
-	link_right(tree, d, new_root, separator, right);
+	tree_link_right(tree, d, new_root, separator, right);
 
 	node_unlatch(node);
 	if (d->parent != NULL)
@@ -145,14 +130,14 @@ append_leaf(Tree *tree, Descent *d, const uint8 *entry)
 	}
 	memcpy(right->data, entry, tree->stride);
 	right->n = 1;
-	if (!latch_pair(tree, d))
+	if (!tree_latch_pair(tree, d))
 	{
 		tree_node_unused(tree, right);
 		tree_node_unused(tree, new_root);
 		return TREE_ABSENT;
 	}
 	entry_add_ref(tree, entry);
-	link_right(tree, d, new_root, entry, right);
+	tree_link_right(tree, d, new_root, entry, right);
 	node_unlatch(d->node);
 	if (d->parent != NULL)
 		node_unlatch(d->parent);
@@ -195,6 +180,9 @@ step_down(Tree *tree, Descent *d, const TreeProbe *probe)
 	child = node_child(tree, node, slot);
 	if (!node_unchanged(node, d->version))
 		return false;
+	d->grand = d->parent;
+	d->grand_version = d->parent_version;
+	d->parent_slot = d->slot;
 	d->parent = node;
 	d->parent_version = d->version;
 	d->slot = slot;
@@ -212,7 +200,7 @@ descend(Tree *tree, Descent *d, const TreeProbe *probe)
 	{
 		TreeResult	result = TREE_DONE;
 
-		d->parent = NULL;
+		d->grand = d->parent = NULL;
 		d->rightmost = true;
 		d->node = tree_root(tree);
 		d->version = node_version(tree, d->node);
@@ -224,7 +212,8 @@ descend(Tree *tree, Descent *d, const TreeProbe *probe)
 			{
 				if (!node_unchanged(d->node, d->version))
 					break;
-				result = split_node(tree, d);
+				result = tree_level_in_pool(tree, d->node->level) ?
+					pool_split_inner(tree, d) : split_node(tree, d);
 				if (result == TREE_FULL)
 					return TREE_FULL;
 				break;
@@ -252,6 +241,42 @@ is_equal(Tree *tree, const Descent *d, int pos, int n, const TreeProbe *probe)
 	return tree_probe_compare(tree, probe, copy) == 0;
 }
 
+/* The same for a leaf in the pool; TREE_ABSENT: something has changed. */
+static TreeResult
+insert_in_pool(Tree *tree, Descent *d, const uint8 *entry, const TreeProbe *probe,
+			   const TreeOrder *order)
+{
+	TreeNode   *leaf = d->node;
+	int			n = leaf->n;
+	int			slot = leaf_find(tree, leaf, d->version, probe);
+
+	if (slot == -2)
+		return TREE_ABSENT;
+	if (slot >= 0)
+	{
+		/* it may be another process's; this one's commit vouches for it, too */
+		pm_flush(&pool_leaf(leaf)->state, sizeof(uint64));
+		return TREE_EXISTS;
+	}
+	if (n >= tree->leaf_capacity)
+	{
+		TreeResult	result = pool_split_leaf(tree, d, entry, order);
+
+		return result == TREE_DONE ? TREE_ABSENT : result;
+	}
+	HOLD_INTERRUPTS();
+	if (!node_latch(leaf, d->version))
+	{
+		RESUME_INTERRUPTS();
+		return TREE_ABSENT;
+	}
+	leaf_add(tree, leaf, entry);
+	node_unlatch(leaf);
+	RESUME_INTERRUPTS();
+	tree_count(tree, 1);
+	return TREE_DONE;
+}
+
 TreeResult
 tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe, const TreeOrder *order)
 {
@@ -265,6 +290,13 @@ tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe, const TreeOr
 
 		if (descend(tree, &d, probe) == TREE_FULL)
 			return TREE_FULL;
+		if (tree_in_pool(tree))
+		{
+			result = insert_in_pool(tree, &d, entry, probe, order);
+			if (result == TREE_ABSENT)
+				continue;
+			return result;
+		}
 		n = d.node->n;
 		if (n > tree->leaf_capacity)
 			continue;			/* torn: reused meanwhile */
@@ -293,7 +325,7 @@ tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe, const TreeOr
 			return TREE_FULL;
 		if (result == TREE_DONE)
 		{
-			pg_atomic_fetch_add_u64(&tree->entries, 1);
+			tree_count(tree, 1);
 			return TREE_DONE;
 		}
 	}

@@ -11,9 +11,11 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "port/pg_bswap.h"
 #include "sofort/indexam/tree.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "storage/spin.h"
 
@@ -22,11 +24,29 @@
 #define VERSION_STEP		4
 #define VERSION_LIFE(v)		((uint32) ((v) >> 32))
 
+/* All but root and space; NULL if the arena is full. */
+extern Tree *tree_make(TreePlacement placement, int key_len, bool has_tuples);
 extern TreeNode *tree_node_alloc(Tree *tree, int level);
 extern void tree_node_unused(Tree *tree, TreeNode *node);
 extern void tree_node_retire(Tree *tree, TreeNode *node);
 extern void tree_tuple_release(Tree *tree, TreeTuple *tuple);
 extern uint64 tree_wait_for_node(const Tree *tree, TreeNode *node);
+
+/* The new root, durable if it is in the pool; under the old root's latch. */
+extern void tree_set_root(Tree *tree, TreeNode *node);
+
+/* Is a node of this level in the pool? */
+static inline bool
+tree_level_in_pool(const Tree *tree, int level)
+{
+	return tree->space != NULL && (level == 0 || tree->placement == TREE_PMEM);
+}
+
+static inline void
+tree_count(Tree *tree, int64 n)
+{
+	(void) __atomic_fetch_add(tree->entries, (uint64) n, __ATOMIC_RELAXED);
+}
 
 /* ---- latches ---- */
 
@@ -135,19 +155,13 @@ tree_root(const Tree *tree)
 	return __atomic_load_n(&tree->root, __ATOMIC_ACQUIRE);
 }
 
-static inline void
-tree_set_root(Tree *tree, TreeNode *node)
-{
-	__atomic_store_n(&tree->root, node, __ATOMIC_RELEASE);
-}
-
-/* One more reference to the tuple of this entry, if it has one */
+/* One more reference to the tuple of this entry, if it has one; DRAM only */
 static inline void
 entry_add_ref(const Tree *tree, const uint8 *entry)
 {
 	TreeTuple  *tuple = tree_entry_tuple(tree, entry);
 
-	if (tuple != NULL)
+	if (tuple != NULL && !tree_in_pool(tree))
 		pg_atomic_fetch_add_u32(&tuple->refs, 1);
 }
 
@@ -181,6 +195,66 @@ bytes_compare(const uint8 *a, const uint8 *b, int len)
 		return x == y ? 0 : (x < y ? -1 : 1);
 	}
 }
+
+/* ---- descending ---- */
+
+/* Where a descent is: a node, its parent and grandparent, and their versions */
+typedef struct Descent
+{
+	TreeNode   *grand;			/* NULL: parent is the root, or NULL */
+	uint64		grand_version;
+	int			parent_slot;	/* parent = child "parent_slot" of grand */
+	TreeNode   *parent;			/* NULL at the root */
+	uint64		parent_version;
+	int			slot;			/* node = child "slot" of parent */
+	TreeNode   *node;
+	uint64		version;
+	bool		rightmost;		/* nothing lies to the right of node */
+} Descent;
+
+/* Latch the node and its parent, if the node is still where it was. */
+extern bool tree_latch_pair(Tree *tree, Descent *d);
+
+/*
+ * Hang "right" with its separator to the right of child "slot" of the parent,
+ * or put new_root above both; in DRAM.  All are latched or unknown to others.
+ */
+extern void tree_link_right(Tree *tree, Descent *d, TreeNode *new_root, const uint8 *separator,
+							TreeNode *right);
+
+/* Two neighbours, their parent and grandparent */
+typedef struct MergePair
+{
+	TreeNode   *grand;
+	uint64		grand_version;
+	int			parent_slot;
+	TreeNode   *parent;
+	uint64		parent_version;
+	int			slot;			/* left = child "slot" */
+	TreeNode   *left;
+	uint64		left_version;
+	TreeNode   *right;
+	uint64		right_version;
+} MergePair;
+
+/* ---- tree_split.c: changes of structure in the pool ---- */
+
+/*
+ * TREE_DONE, TREE_FULL, or TREE_ABSENT: something has changed, start again.
+ * The leaf may be given one more leaf to its right instead of being split, if
+ * the entry comes after all others.
+ */
+extern TreeResult pool_split_leaf(Tree *tree, Descent *d, const uint8 *entry,
+								  const TreeOrder *order);
+extern TreeResult pool_split_inner(Tree *tree, Descent *d);
+
+/* placement pmem; false if something has changed, or there is no space. */
+extern bool pool_merge(Tree *tree, const MergePair *pair);
+
+/* placement hybrid: the entries of the right leaf into the left one, both latched. */
+extern void pool_absorb_leaf(Tree *tree, TreeNode *left, TreeNode *right);
+
+extern void pool_inner_flush(const Tree *tree, const TreeNode *node);
 
 /*
  * Number of entries before the probe (or_equal: or equal to it) among n that

@@ -10,7 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree_internal.h"
+#include "tree_pool.h"
 
 /* Remember the separators around child "slot"; deeper levels are narrower. */
 static void
@@ -40,9 +40,17 @@ choose_child(const Tree *tree, const TreeNode *node, uint64 v, int n, const Tree
 	return tree_count_before(tree, node, v, node_entries(tree, node), n, seek, !before);
 }
 
-/* Leaf for the seek; NULL if something changed under way. */
+/* Nodes on the way to a leaf; levels are those of the nodes */
+typedef struct Path
+{
+	int			height;
+	TreeNode   *node[TREE_MAX_LEVELS];
+} Path;
+
+/* Leaf for the seek; NULL if something changed under way.  path may be NULL. */
 static TreeNode *
-descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *version)
+descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *version,
+		Path *path)
 {
 	TreeNode   *node = tree_root(tree);
 	uint64		v = node_version(tree, node);
@@ -59,6 +67,8 @@ descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *
 
 		if (slot < 0)
 			return NULL;
+		if (path != NULL && path->height < TREE_MAX_LEVELS)
+			path->node[path->height++] = node;
 		child = node_child(tree, node, slot);
 		note_fences(tree, node, slot, n, leaf);
 		if (!node_unchanged(node, v))
@@ -100,13 +110,19 @@ tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before, const TreeProbe *
 	for (;;)
 	{
 		uint64		v = 0;
-		TreeNode   *node = descend(tree, seek, before, leaf, &v);
+		TreeNode   *node = descend(tree, seek, before, leaf, &v, NULL);
 		int			n;
 		int			from;
 		int			to;
 
 		if (node == NULL)
 			continue;
+		if (tree_in_pool(tree))
+		{
+			if (leaf_read(tree, node, v, lower, upper, order, leaf))
+				return;
+			continue;
+		}
 		n = Min(node->n, tree->leaf_capacity);
 		if (!find_range(tree, node, v, node->data, n, lower, upper, &from, &to))
 			continue;
@@ -116,6 +132,58 @@ tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before, const TreeProbe *
 		leaf->n = to - from;
 		leaf->cut_low = from > 0;
 		leaf->cut_high = to < n;
+		return;
+	}
+}
+
+/* Everything that the leaf and the path to it refer to is in use. */
+static void
+mark_reached(Tree *tree, const Path *path, TreeNode *node, TreeLeaf *leaf, TreeSweep *sweep)
+{
+	int			i;
+
+	tree_sweep_reached(sweep, node);
+	if (tree->placement == TREE_PMEM)
+		for (i = 0; i < path->height; i++)
+			tree_sweep_reached(sweep, path->node[i]);
+	if (!tree->has_tuples)
+		return;
+	for (i = 0; i < leaf->n; i++)
+	{
+		TreeTuple  *tuple = tree_entry_tuple(tree, leaf->entries + i * tree->stride);
+
+		if (tuple != NULL)
+			tree_sweep_reached(sweep, tuple);
+	}
+}
+
+void
+tree_read_leaf_sweeping(Tree *tree, const TreeProbe *seek, const TreeOrder *order, TreeLeaf *leaf,
+						TreeSweep *sweep)
+{
+	for (;;)
+	{
+		Path		path = {.height = 0};
+		uint8		low[TREE_MAX_STRIDE];
+		uint64		v = 0;
+		TreeNode   *node;
+		TreeTuple  *tuple;
+
+		if (sweep == NULL)
+		{
+			tree_read_leaf(tree, seek, false, seek, NULL, order, leaf);
+			return;
+		}
+		node = descend(tree, seek, false, leaf, &v, &path);
+		if (node == NULL)
+			continue;
+		memcpy(low, leaf_low(pool_leaf(node)), tree->stride);
+		if (!leaf_read(tree, node, v, seek, NULL, order, leaf))
+			continue;
+		mark_reached(tree, &path, node, leaf, sweep);
+		tuple = tree_entry_tuple(tree, low);
+		if (tuple != NULL)
+			tree_sweep_reached(sweep, tuple);
 		return;
 	}
 }

@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree_internal.h"
+#include "tree_pool.h"
 
 typedef struct VerifyState
 {
@@ -14,6 +14,8 @@ typedef struct VerifyState
 	TreeReport	report;
 	void	   *report_arg;
 	const uint8 *previous;		/* last leaf entry seen */
+	uint8		last[TREE_MAX_STRIDE];	/* where it is, of a leaf in the pool */
+	TreeNode   *previous_leaf;
 	uint64		entries;
 	uint64		nodes;
 } VerifyState;
@@ -36,13 +38,13 @@ problem(VerifyState *state, const TreeNode *node, const char *text)
 
 /* Entries of one node against each other and against the fences */
 static void
-verify_entries(VerifyState *state, TreeNode *node, const uint8 *low, const uint8 *high)
+verify_entries(VerifyState *state, TreeNode *node, const uint8 *entries, int n,
+			   const uint8 *low, const uint8 *high)
 {
 	Tree	   *tree = state->tree;
-	uint8	   *entries = node_entries(tree, node);
 	int			i;
 
-	for (i = 0; i < node->n; i++)
+	for (i = 0; i < n; i++)
 	{
 		const uint8 *e = entries + i * tree->stride;
 
@@ -55,6 +57,48 @@ verify_entries(VerifyState *state, TreeNode *node, const uint8 *low, const uint8
 	}
 }
 
+/* A leaf in the pool: what is volatile, its fence, its place in the chain */
+static void
+verify_pool_leaf(VerifyState *state, TreeNode *node, const uint8 *low, const uint8 *high)
+{
+	Tree	   *tree = state->tree;
+	TreeLeafNode *leaf = pool_leaf(node);
+	SortedLeaf	sorted;
+
+	if ((leaf->state & LEAF_SLOTS_MASK) >> tree->leaf_capacity != 0)
+	{
+		problem(state, node, "a leaf uses slots that it does not have");
+		return;
+	}
+	if (node->n != pg_popcount64(leaf->state & LEAF_SLOTS_MASK))
+		problem(state, node, "the number of entries of a leaf is wrong");
+	if (!leaf_fingerprints_right(tree, leaf))
+		problem(state, node, "a fingerprint does not belong to its entry");
+	if (low != NULL && memcmp(low, leaf_low(leaf), tree->stride) != 0)
+		problem(state, node, "the lower fence of a leaf is not its separator");
+	if (tree->placement == TREE_HYBRID)
+	{
+		if (state->previous_leaf != NULL && leaf_next(pool_leaf(state->previous_leaf)) != node)
+			problem(state, node, "the chain of leaves does not lead here");
+		if (high == NULL && leaf_next(leaf) != NULL)
+			problem(state, node, "the chain of leaves does not end with the last one");
+	}
+	state->previous_leaf = node;
+	if (!leaf_copy_sorted(tree, node, node_version(tree, node), state->order, &sorted))
+	{
+		problem(state, node, "a leaf changes while it is checked");
+		return;
+	}
+	verify_entries(state, node, sorted.entries, sorted.n, low, high);
+	state->entries += sorted.n;
+	if (sorted.n == 0)
+		return;
+	if (state->previous != NULL && compare(state, state->previous, sorted.entries) >= 0)
+		problem(state, node, "leaves are not in ascending order");
+	memcpy(state->last, sorted.entries + (sorted.n - 1) * tree->stride, tree->stride);
+	state->previous = state->last;
+}
+
 static void
 verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, const uint8 *high)
 {
@@ -62,6 +106,7 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 	int			i;
 
 	state->nodes++;
+	(void) node_version(tree, node);
 	if (node->version & (VERSION_LATCHED | VERSION_OBSOLETE))
 		problem(state, node, "a linked node is latched or obsolete");
 	if (node->level != level)
@@ -69,12 +114,17 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 		problem(state, node, "a node is on the wrong level");
 		return;
 	}
+	if (level == 0 && tree_in_pool(tree))
+	{
+		verify_pool_leaf(state, node, low, high);
+		return;
+	}
 	if (node->n > node_capacity(tree, node))
 	{
 		problem(state, node, "a node holds more entries than it has room for");
 		return;
 	}
-	verify_entries(state, node, low, high);
+	verify_entries(state, node, node_entries(tree, node), node->n, low, high);
 	if (level == 0)
 	{
 		if (node->n > 0)
@@ -105,9 +155,9 @@ tree_verify(Tree *tree, const TreeOrder *order, TreeReport report, void *report_
 	TreeNode   *root = tree_root(tree);
 
 	verify_node(&state, root, root->level, NULL, NULL);
-	if (state.entries != pg_atomic_read_u64(&tree->entries))
+	if (tree->entries_exact && state.entries != tree_entries(tree))
 		problem(&state, root, "the number of entries differs from the counter");
-	if (state.nodes != tree->nodes)
+	if (!tree_in_pool(tree) && state.nodes != tree->nodes)
 		problem(&state, root, "the number of nodes differs from the counter");
 	return state.entries;
 }

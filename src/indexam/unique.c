@@ -239,7 +239,7 @@ check_and_insert(UniqueCheck *uc, bool *inserted)
 	epoch_exit();
 
 	if (result == TREE_FULL)
-		index_arena_full(uc->keys->index);
+		index_tree_full(uc->keys);
 	if (uc->conflict)
 		raise_violation(uc);
 	return !TransactionIdIsValid(uc->wait_for);

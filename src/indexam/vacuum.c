@@ -25,6 +25,7 @@ typedef struct VacuumState
 	TreeLeaf	leaf;
 	EntryPlace	fence;			/* where the next leaf begins */
 	TreeTuple  *fence_tuple;	/* private copy */
+	TreeSweep  *sweep;			/* or NULL */
 } VacuumState;
 
 /* The separator must outlive the epoch. */
@@ -81,7 +82,7 @@ vacuum_leaf(VacuumState *state, bool first)
 	int			deleted;
 
 	epoch_enter();
-	tree_read_leaf(tree, seek, false, seek, NULL, &state->keys.order, &state->leaf);
+	tree_read_leaf_sweeping(tree, seek, &state->keys.order, &state->leaf, state->sweep);
 	if (state->leaf.has_high)
 		keep_fence(state);
 	deleted = delete_from_leaf(state);
@@ -98,12 +99,43 @@ vacuum_leaf(VacuumState *state, bool first)
 	return state->leaf.has_high;
 }
 
+/* All leaves; also finds what earlier lives have left free in the pool. */
+static void
+vacuum_tree(VacuumState *state)
+{
+	bool		first = true;
+
+	state->sweep = tree_sweep_begin(state->keys.tree);
+	while (vacuum_leaf(state, first))
+	{
+		first = false;
+		compat_vacuum_delay_point();
+	}
+	if (state->sweep != NULL)
+		(void) tree_sweep_end(state->sweep);
+	tree_reclaim(state->keys.tree);
+	tree_reclaim(state->keys.tree);
+	if (state->fence_tuple != NULL)
+		pfree(state->fence_tuple);
+}
+
+static BlockNumber
+pages_of(uint64 bytes)
+{
+	return (BlockNumber) (bytes / BLCKSZ + 1);
+}
+
+static bool
+nothing_is_dead(ItemPointer tid, void *arg)
+{
+	return false;
+}
+
 IndexBulkDeleteResult *
 am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 			  IndexBulkDeleteCallback callback, void *callback_state)
 {
 	VacuumState *state = palloc0(sizeof(VacuumState));
-	bool		first = true;
 
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
@@ -113,19 +145,26 @@ am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state->callback_state = callback_state;
 	stats->num_index_tuples = 0;
 	stats->estimated_count = false;
-
-	while (vacuum_leaf(state, first))
-	{
-		first = false;
-		compat_vacuum_delay_point();
-	}
-	tree_reclaim(state->keys.tree);
-	tree_reclaim(state->keys.tree);
-	stats->num_pages = (BlockNumber) (tree_dram_bytes(state->keys.tree) / BLCKSZ + 1);
-	if (state->fence_tuple != NULL)
-		pfree(state->fence_tuple);
+	vacuum_tree(state);
+	stats->num_pages = pages_of(tree_dram_bytes(state->keys.tree) +
+								tree_pool_bytes(state->keys.tree));
 	pfree(state);
 	return stats;
+}
+
+/* No row was dead.  What an earlier life has left free is still to be found. */
+static void
+sweep_if_needed(Relation index)
+{
+	VacuumState *state = palloc0(sizeof(VacuumState));
+	IndexBulkDeleteResult unused = {0};
+
+	index_attach(&state->keys, index);
+	state->stats = &unused;
+	state->callback = nothing_is_dead;
+	if (tree_needs_sweep(state->keys.tree))
+		vacuum_tree(state);
+	pfree(state);
 }
 
 IndexBulkDeleteResult *
@@ -139,10 +178,12 @@ am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	if (stats != NULL)
 		return stats;
 	indexam_stats(info->index, &tree);
+	if (tree.bytes_pool > 0)
+		sweep_if_needed(info->index);
 	if (strcmp(tree.state, "ready") != 0)
 		return NULL;
 	stats = palloc0(sizeof(IndexBulkDeleteResult));
-	stats->num_pages = (BlockNumber) (tree.bytes_dram / BLCKSZ + 1);
+	stats->num_pages = pages_of(tree.bytes_dram + tree.bytes_pool);
 	stats->num_index_tuples = (double) tree.entries;
 	stats->estimated_count = true;
 	return stats;

@@ -265,8 +265,8 @@ sofort_index_info(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = begin_set(fcinfo);
 	Relation	index = open_visible_index(PG_GETARG_OID(0));
-	Datum		values[5] = {0};
-	bool		nulls[5] = {0};
+	Datum		values[6] = {0};
+	bool		nulls[6] = {0};
 	IndexamStats stats = {0};
 
 	if (index == NULL)
@@ -280,15 +280,16 @@ sofort_index_info(PG_FUNCTION_ARGS)
 		values[1] = CStringGetTextDatum(stats.state);
 		nulls[2] = nulls[3] = strcmp(stats.state, "ready") != 0 &&
 			strcmp(stats.state, "partial") != 0;
-		nulls[4] = true;
+		nulls[5] = true;
 		if (stats.segments > 0 || strcmp(stats.state, "ready") == 0)
 		{
-			nulls[4] = false;
-			values[4] = Float8GetDatum(strcmp(stats.state, "ready") == 0 ? 1.0 :
+			nulls[5] = false;
+			values[5] = Float8GetDatum(strcmp(stats.state, "ready") == 0 ? 1.0 :
 									   (double) stats.segments_done / stats.segments);
 		}
 		values[2] = Int64GetDatum((int64) stats.entries);
 		values[3] = Int64GetDatum((int64) stats.bytes_dram);
+		values[4] = Int64GetDatum((int64) stats.bytes_pool);
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	relation_close(index, AccessShareLock);

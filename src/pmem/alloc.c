@@ -68,6 +68,13 @@ register_callbacks(void)
 	callbacks_registered = true;
 }
 
+void
+pm_prepare_process(void)
+{
+	if (!callbacks_registered && MyProc != NULL)
+		register_callbacks();
+}
+
 /* Does the pointer point into the allocation? */
 static inline bool
 points_into(PMPtr p, PMPtr target, uint64 size)
@@ -130,7 +137,7 @@ shared_slab_class(Size size)
 
 /*
  * pm_reserve() that reports instead of raising: 0, an errno, or PM_FULL_ (for
- * segment_out_of_space()); nothing has changed then.
+ * pm_raise_full()); nothing has changed then.
  */
 int
 pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlinks, int flags)
@@ -190,7 +197,7 @@ pm_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlink
 	pool_require();
 	rc = pm_try_reserve(r, owner, size, link, nlinks, flags);
 	if (unlikely(rc != 0))
-		segment_out_of_space(rc, size);
+		pm_raise_full(rc, size);
 }
 
 /* ---- publishing ---- */
@@ -541,7 +548,7 @@ alloc_prepare_intents(void)
 
 	if (PoolSuper->intents.count >= wanted)
 		return 0;
-	rc = vector_try_reserve(&PoolSuper->intents, wanted - 1, PM_OWNER_POOL, PM_NO_QUOTA, &size);
+	rc = pm_vector_try_reserve(&PoolSuper->intents, wanted - 1, PM_OWNER_POOL, PM_NO_QUOTA, &size);
 	if (rc == 0)
 		pm_vector_publish(&PoolSuper->intents, wanted);
 	return rc;

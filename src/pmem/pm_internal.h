@@ -208,7 +208,6 @@ extern bool segment_is_used(int extent, uint32 granule);
 
 /* First granule of the segment or slab that covers an offset; its word, or 0 */
 extern uint64 segment_covering(uint64 offset, int *extent, uint32 *granule);
-pg_noreturn extern void segment_out_of_space(int result, Size size);
 
 static inline uint64
 granule_offset(int extent, uint32 granule)
@@ -243,11 +242,8 @@ extern const char *slab_problem(int extent, uint32 granule, uint64 word);
 extern bool slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot);
 
 /* alloc.c, vector.c */
-extern int	pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link,
-						   uint64 nlinks, int flags);
 extern void alloc_startup(void);
 extern int	alloc_prepare_intents(void);
-extern int	vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags, Size *wanted);
 
 /* arena.c, epoch.c */
 extern bool arena_reserve(PoolRefusal *why);

@@ -428,7 +428,7 @@ segment_covering(uint64 offset, int *extent, uint32 *granule)
 }
 
 void
-segment_out_of_space(int result, Size size)
+pm_raise_full(int result, Size size)
 {
 	uint64		used = pg_atomic_read_u64(&pm_shared->used_granules) * PM_GRANULE;
 

@@ -40,7 +40,7 @@ pm_vector_get(const PmVector *v, uint64 i)
 
 /* pm_vector_reserve() that reports; *wanted: size of the chunk that failed */
 int
-vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags, Size *wanted)
+pm_vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags, Size *wanted)
 {
 	uint64		within;
 	int			last = pm_vector_chunk(v, i, &within);
@@ -72,9 +72,9 @@ pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags)
 	int			rc;
 
 	pool_require();
-	rc = vector_try_reserve(v, i, owner, flags, &wanted);
+	rc = pm_vector_try_reserve(v, i, owner, flags, &wanted);
 	if (rc != 0)
-		segment_out_of_space(rc, wanted);
+		pm_raise_full(rc, wanted);
 }
 
 void

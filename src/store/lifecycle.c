@@ -35,9 +35,84 @@ store_create(Relation rel, const RelFileLocator *locator, bool unlogged)
 
 	id = pool_next_store_id();
 	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
-	registry_add(id, locator, RelationGetRelid(rel), RelationGetDescr(rel)->natts, unlogged);
+	registry_add(id, locator, RelationGetRelid(rel), unlogged ? STORE_UNLOGGED : 0,
+				 RelationGetDescr(rel)->natts);
 	column_create_all(store_find_by_id(id), RelationGetDescr(rel));
 	return id;
+}
+
+StoreHeader *
+store_create_tree(Relation index, bool logged)
+{
+	const RelFileLocator *locator = relation_locator(index);
+	StoreNode  *stale;
+	StoreId		id;
+
+	pool_require();
+	txn_resolve_leftovers();
+	if (logged)
+		txn_begin_write();
+	stale = registry_find_locator(locator);
+	if (stale != NULL)
+		registry_drop(stale->id);
+	id = pool_next_store_id();
+	if (logged)
+		txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
+	registry_add(id, locator, RelationGetRelid(index), STORE_TREE, 2);
+	return registry_find_id(id)->header;
+}
+
+StoreHeader *
+store_find_tree(const RelFileLocator *locator)
+{
+	StoreHeader *header;
+
+	txn_resolve_leftovers();
+	header = store_find(locator);
+	return header != NULL && (header->flags & STORE_TREE) ? header : NULL;
+}
+
+void
+store_drop_now(StoreId id)
+{
+	registry_drop(id);
+}
+
+typedef struct TreesOf
+{
+	Oid			index_oid;
+	Oid			db_oid;
+} TreesOf;
+
+static bool
+is_tree_of(void *arg, const StoreNode *node)
+{
+	const TreesOf *of = arg;
+
+	return (node->header->flags & STORE_TREE) && node->header->rel_oid == of->index_oid &&
+		locator_db(&node->locator) == of->db_oid;
+}
+
+RelFileLocator *
+store_trees_of(Oid index_oid, Oid db_oid, int *n)
+{
+	TreesOf		of = {.index_oid = index_oid, .db_oid = db_oid};
+	int			nids;
+	StoreId    *ids = registry_list(is_tree_of, &of, &nids);
+	RelFileLocator *locators = palloc((nids + 1) * sizeof(RelFileLocator));
+	int			i;
+
+	*n = 0;
+	for (i = 0; i < nids; i++)
+	{
+		StoreNode  *node = registry_find_id(ids[i]);
+
+		if (node != NULL)
+			locators[(*n)++] = node->locator;
+	}
+	if (ids != NULL)
+		pfree(ids);
+	return locators;
 }
 
 void

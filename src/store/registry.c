@@ -107,6 +107,13 @@ remove_node(StoreNode *node)
 	Registry->nstores--;
 }
 
+static void
+set_state(StoreHeader *header, StoreState state)
+{
+	header->state = state;
+	pm_persist(&header->state, sizeof(uint32));
+}
+
 /* Free everything of a store whose state says DROPPING; idempotent. */
 static void
 finish_drop(StoreHeader *header, PMPtr *slot)
@@ -200,6 +207,8 @@ store_startup(void)
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("sofort pool: entry " UINT64_FORMAT " of the store directory leads to no store", i),
 					 errhint("Restore the pool from a backup.")));
+		if ((header->flags & STORE_TREE) && !(header->flags & STORE_TREE_COMPLETE))
+			set_state(header, STORE_DROPPING);
 		if (header->state == STORE_DROPPING)
 		{
 			finish_drop(header, slot);
@@ -355,7 +364,7 @@ directory_slot(void)
  * id: pm_free_owner(id) must leave it, for a crash in the middle of a drop.
  */
 void
-registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts, bool unlogged)
+registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flags, int natts)
 {
 	PmReservation r;
 	StoreHeader *header;
@@ -374,7 +383,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts, 
 	header->db_oid = locator_db(locator);
 	header->rel_number = locator_number(locator);
 	header->rel_oid = rel_oid;
-	header->flags = unlogged ? STORE_UNLOGGED : 0;
+	header->flags = flags;
 	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
 	pm_vector_init(&header->columns, sizeof(ColumnHeader), Min(Max(natts, 2), 64));
 	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
@@ -440,8 +449,7 @@ registry_drop(StoreId id)
 	LWLockRelease(registry_lock());
 
 	slot = pm_vector_get(&PoolSuper->stores, node->slot);
-	node->header->state = STORE_DROPPING;
-	pm_persist(&node->header->state, sizeof(uint32));
+	set_state(node->header, STORE_DROPPING);
 	SOFORT_STOP("store-drop-begun");
 	finish_drop(node->header, slot);
 
@@ -521,11 +529,18 @@ in_database(void *arg, const StoreNode *node)
 	return !OidIsValid(db) || locator_db(&node->locator) == db;
 }
 
+/* Of a table, that is: an index is nothing without its table. */
+static bool
+table_in_database(void *arg, const StoreNode *node)
+{
+	return (node->header->flags & STORE_TREE) == 0 && in_database(arg, node);
+}
+
 bool
 store_database_in_use(Oid db_oid, uint64 *nstores)
 {
 	int			n;
-	StoreId    *ids = registry_list(in_database, &db_oid, &n);
+	StoreId    *ids = registry_list(table_in_database, &db_oid, &n);
 
 	if (ids != NULL)
 		pfree(ids);
@@ -552,9 +567,10 @@ store_drop_database(Oid db_oid)
 void
 store_visit(StoreVisitor fn, void *arg)
 {
+	Oid			any_db = InvalidOid;
 	int			n;
 	int			i;
-	StoreId    *ids = registry_list(NULL, NULL, &n);
+	StoreId    *ids = registry_list(table_in_database, &any_db, &n);
 
 	for (i = 0; i < n; i++)
 	{

@@ -111,6 +111,17 @@ compat_tuplesort_next_datum(Tuplesortstate *sort, Datum *value, bool *isnull)
 #endif
 }
 
+/* Has this transaction given the relation a new file? */
+static inline bool
+compat_has_new_file(Relation rel)
+{
+#if PG_VERSION_NUM < 160000
+	return rel->rd_newRelfilenodeSubid != InvalidSubTransactionId;
+#else
+	return rel->rd_newRelfilelocatorSubid != InvalidSubTransactionId;
+#endif
+}
+
 static inline void
 compat_count_index_scan(IndexScanDesc scan)
 {

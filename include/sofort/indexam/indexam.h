@@ -13,6 +13,15 @@
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 
+/* GUC (defined in src/sofort.c): TreePlacement of new indexes that do not say */
+extern int	sofort_index_placement;
+
+/*
+ * A sofort index was entered in the catalogs, and is not built yet: if it has no
+ * storage parameter "placement", it gets that of the setting.
+ */
+extern void indexam_default_placement(Oid index_oid);
+
 /* ---- start-up ---- */
 
 /*
@@ -107,9 +116,9 @@ typedef struct IndexamStats
 	Oid			index_oid;		/* as it was when the tree was made */
 	const char *state;			/* "missing", "building", "partial", "ready" */
 	const char *placement;
-	uint64		entries;
-	uint64		nodes;
+	uint64		entries;		/* in the pool, after a crash: an estimate */
 	uint64		bytes_dram;		/* nodes, tuples, and what belongs to them */
+	uint64		bytes_pool;
 	int			height;			/* 0: the root is a leaf */
 
 	/* rebuilding */

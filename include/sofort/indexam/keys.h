@@ -106,11 +106,7 @@ keys_entry_row(const KeyFormat *format, const uint8 *entry)
 static inline TreeTuple *
 keys_entry_tuple(const KeyFormat *format, const uint8 *entry)
 {
-	TreeTuple  *tuple = NULL;
-
-	if (format->has_tuples)
-		memcpy(&tuple, entry + format->key_len + TREE_ROW_BYTES, sizeof(tuple));
-	return tuple;
+	return format->has_tuples ? tree_tuple_at(entry + format->key_len + TREE_ROW_BYTES) : NULL;
 }
 
 /* Sign of probe - entry (a private copy) */

@@ -75,6 +75,13 @@ extern bool registry_publish_partial(SofortIndex *shared, struct PartialIndex *p
 /* Its tree becomes the index; the rest is retired. */
 extern void registry_finish_partial(SofortIndex *shared, struct PartialIndex *partial);
 
+/* A store was made for a tree; it goes with the (sub)transaction if it is not
+ * completed. */
+extern void registry_drop_incomplete(StoreId store);
+
+/* Protects the growth of a tree in the pool */
+extern LWLock *registry_grow_lock(StoreId store);
+
 /* Forget the tree, or what there is of it; nobody else uses it. */
 extern void registry_reset(SofortIndex *shared);
 
@@ -124,11 +131,28 @@ struct IndexInfo;
  * that are not dead to everybody, without waiting for anybody (rebuild).
  * Errors leave nothing behind in the arena.
  */
-extern Tree *build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info, bool unique,
-						bool every_version, int fillfactor, double *heap_tuples);
+extern Tree *build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info,
+						TreePlacement placement, bool unique, bool every_version,
+						int fillfactor, double *heap_tuples);
 
-/* 53200 */
-pg_noreturn extern void index_arena_full(Relation index);
+/* 53200: the arena, or 53100: the pool is full */
+pg_noreturn extern void index_tree_full(const IndexKeys *keys);
+
+/* ---- placement.c ---- */
+
+extern const char *placement_name(TreePlacement placement);
+
+/* Where a build of the index by its definition puts the tree */
+extern TreePlacement placement_for_build(Relation index);
+
+/* Where a rebuild puts it: where it was. */
+extern TreePlacement placement_for_rebuild(Relation index);
+
+/* keys->tree = an empty tree.  logged: see store_create_tree(). */
+extern void index_new_tree(IndexKeys *keys, TreePlacement placement, bool logged);
+
+/* The tree in the pool, if there is one that fits; else NULL. */
+extern Tree *index_open_tree(IndexKeys *keys);
 
 /* ---- insert.c ---- */
 

@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * tree.h
- *	  Ordered set of fixed-width entries in the DRAM arena: a B+tree with
- *	  optimistic lock coupling.
+ *	  Ordered set of fixed-width entries: a B+tree with optimistic lock
+ *	  coupling.  It lies in the DRAM arena, in the pool, or in both (leaves in
+ *	  the pool, inner nodes in DRAM).
  *
  * An entry is
  *
  *		key bytes (key_len)  normalised, order-preserving
  *		row id (5)           big-endian
- *		tuple (8)            only if has_tuples: TreeTuple *, or NULL
+ *		tuple (8)            only if has_tuples: reference to a TreeTuple (an
+ *							 address, or a PMPtr), or NULL
  *
  * Entries are ordered by key bytes; where those are equal and both entries have
  * a tuple, by the comparison that the probe brings along; then by row id.
@@ -24,6 +26,8 @@
 
 #include "access/itup.h"
 #include "port/atomics.h"
+#include "sofort/pmem/pool.h"
+#include "storage/lwlock.h"
 #include "storage/s_lock.h"
 
 #define TREE_NODE_SIZE		1024
@@ -34,12 +38,17 @@
 #define TREE_MAX_KEY		80
 #define TREE_MAX_STRIDE		96
 #define TREE_MAX_LEVELS		24
+#define TREE_LEAF_BYTES		1408	/* entries of a leaf, wherever it lies */
 
-/* Copy of an index tuple; shared by the leaf entry and separators above it. */
+/*
+ * Copy of an index tuple.  In DRAM it is shared by the leaf entry and the
+ * separators above it.  In the pool an entry and a lower fence of a leaf have
+ * one each; separators refer to that of their leaf's fence.
+ */
 typedef struct TreeTuple
 {
 	struct TreeTuple *next;		/* in a list of retired ones */
-	pg_atomic_uint32 refs;
+	pg_atomic_uint32 refs;		/* in the pool: life of the last use */
 	uint32		size;
 	IndexTupleData tuple;		/* and what follows it */
 } TreeTuple;
@@ -64,13 +73,14 @@ typedef struct TreeNode
 	uint64		version;
 	uint16		n;
 	uint16		level;			/* 0: leaf */
-	uint32		unused;
+	uint32		life;			/* in the pool: of the last use of the slot */
 	uint8		data[TREE_NODE_DATA];
 } TreeNode;
 
 StaticAssertDecl(sizeof(TreeNode) == TREE_NODE_SIZE, "size of a tree node");
 
-typedef struct TreeChunk TreeChunk;
+typedef struct ArenaChunk ArenaChunk;
+typedef struct TreeSpace TreeSpace;
 
 typedef struct Tree
 {
@@ -86,10 +96,13 @@ typedef struct Tree
 	uint64		ref_base;		/* address = ref_base + reference to a child */
 
 	TreeNode   *root;			/* changed under the old root's latch */
+	TreeSpace  *space;			/* NULL: everything is in DRAM */
+	uint64	   *entries;		/* atomic; "own_entries", or in the pool */
+	bool		entries_exact;	/* no crash since they were counted */
 
 	/* allocation; protected by mutex */
 	slock_t		mutex;
-	TreeChunk  *chunks;
+	ArenaChunk *chunks;
 	uint32		next_chunk;		/* nodes in the next chunk */
 	TreeNode   *free_nodes;
 	TreeNode   *retired_nodes;	/* unlinked since the last turn */
@@ -106,7 +119,7 @@ typedef struct Tree
 	 */
 	bool		nearly_ordered;
 
-	pg_atomic_uint64 entries;
+	uint64		own_entries;
 	pg_atomic_uint64 tuple_bytes;
 } Tree;
 
@@ -157,7 +170,7 @@ typedef struct TreeLeaf
 	bool		cut_high;
 	uint8		low[TREE_MAX_STRIDE];
 	uint8		high[TREE_MAX_STRIDE];
-	uint8		entries[TREE_NODE_DATA];
+	uint8		entries[TREE_LEAF_BYTES];
 } TreeLeaf;
 
 /* ---- tree.c ---- */
@@ -165,7 +178,38 @@ typedef struct TreeLeaf
 /* An empty tree in DRAM; NULL if the arena is full.  The caller owns it. */
 extern Tree *tree_create(int key_len, bool has_tuples);
 
-/* Free everything.  No other process may use the tree. */
+/*
+ * A tree in the pool, whose store was just made for it (and is dropped by
+ * whoever made it, if this fails).  NULL: arena or pool is full, see
+ * tree_raise_full().  grow_lock: LWLock, taken for a short time when it grows.
+ */
+extern Tree *tree_create_in_pool(StoreHeader *store, TreePlacement placement, int key_len,
+								 bool has_tuples, const void *format, int format_size,
+								 uint64 collations, LWLock *grow_lock);
+
+/* Everything is durable: the tree may be used by later lives. */
+extern void tree_complete(Tree *tree);
+
+/*
+ * Open a complete tree of the pool.  pmem: at once; hybrid: reads the lower
+ * fence of each leaf.  NULL: the arena is full.
+ */
+extern Tree *tree_open(StoreHeader *store, LWLock *grow_lock);
+
+static inline bool
+tree_in_pool(const Tree *tree)
+{
+	return tree->space != NULL;
+}
+
+/* The error for what could not be had last: 53200 if that was the arena (named by
+ * the caller: returns), 53100 for the pool. */
+extern void tree_raise_full(const Tree *tree);
+
+/*
+ * Free what is in DRAM, which may be all of it; no other process may use the
+ * tree.  What is in the pool goes with its store, and may be gone already.
+ */
 extern void tree_destroy(Tree *tree);
 
 /*
@@ -177,6 +221,12 @@ extern TreeTuple *tree_tuple_make(IndexTuple itup);
 /* One reference less, where no tree owns the tuple (NULL: nothing to do). */
 extern void tree_tuple_discard(TreeTuple *tuple);
 
+/* A tuple for a tree in the pool; flushed.  NULL if the pool is full. */
+extern TreeTuple *tree_pool_tuple_make(Tree *tree, IndexTuple itup);
+
+/* Free one that was never published. */
+extern void tree_pool_tuple_discard(Tree *tree, TreeTuple *tuple);
+
 /* The tree has taken over a reference; for its size. */
 extern void tree_count_tuple(Tree *tree, const TreeTuple *tuple);
 
@@ -185,6 +235,13 @@ extern void tree_reclaim(Tree *tree);
 
 extern int	tree_height(const Tree *tree);
 extern uint64 tree_dram_bytes(const Tree *tree);
+extern uint64 tree_pool_bytes(const Tree *tree);
+
+static inline uint64
+tree_entries(const Tree *tree)
+{
+	return __atomic_load_n(tree->entries, __ATOMIC_RELAXED);
+}
 
 /* ---- tree_insert.c ---- */
 
@@ -217,6 +274,25 @@ extern void tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before,
 /* Sign of probe - entry (private copy or separator). */
 extern int	tree_probe_compare(const Tree *tree, const TreeProbe *probe, const uint8 *entry);
 
+/* ---- tree_sweep.c ---- */
+
+/*
+ * Find the space in the pool that is free since an earlier life.  Between begin
+ * (NULL: there is nothing to find) and end the caller reads the whole tree with
+ * tree_read_leaf_sweeping(), outside of any epoch at the end; nobody else sweeps
+ * meanwhile.  Memory is palloc'd; an error loses nothing.  Returns how many
+ * pieces were found.
+ */
+typedef struct TreeSweep TreeSweep;
+
+extern bool tree_needs_sweep(const Tree *tree);
+extern TreeSweep *tree_sweep_begin(Tree *tree);
+extern uint64 tree_sweep_end(TreeSweep *sweep);
+
+/* tree_read_leaf() from seek on, forward; sweep may be NULL. */
+extern void tree_read_leaf_sweeping(Tree *tree, const TreeProbe *seek, const TreeOrder *order,
+									TreeLeaf *leaf, TreeSweep *sweep);
+
 /* ---- tree_build.c ---- */
 
 typedef struct TreeBuilder
@@ -233,6 +309,9 @@ typedef struct TreeBuilder
 extern void tree_build_begin(TreeBuilder *builder, Tree *tree, int fillfactor);
 extern bool tree_build_add(TreeBuilder *builder, const uint8 *entry);	/* false: arena full */
 extern void tree_build_end(TreeBuilder *builder);
+
+/* Instead of entries: the next leaf, which is filled, and its lower fence. */
+extern bool tree_build_add_leaf(TreeBuilder *builder, const uint8 *low, TreeNode *leaf);
 
 /*
  * Sort n entries of this width by their first cmp_len bytes, of which those
@@ -279,15 +358,36 @@ tree_entry_set_row(uint8 *p, uint64 row)
 	p[4] = (uint8) row;
 }
 
+/*
+ * The tuple that the last 8 bytes of an entry refer to.  Addresses have no bits
+ * where a PMPtr has the pool's number.
+ */
+static inline TreeTuple *
+tree_tuple_at(const uint8 *reference)
+{
+	uint64		ref;
+
+	memcpy(&ref, reference, sizeof(ref));
+	return (ref >> PM_OFFSET_BITS) != 0 ? pm_deref(ref) : (TreeTuple *) ref;
+}
+
+/* What an entry of this tree holds for a tuple that was made for it */
+static inline void
+tree_entry_set_tuple(const Tree *tree, uint8 *entry, const TreeTuple *tuple)
+{
+	uint64		ref = (uint64) tuple;
+
+	if (tuple != NULL && tree_in_pool(tree))
+		ref = pm_ptr(tuple);
+	memcpy(entry + tree->cmp_len, &ref, sizeof(ref));
+}
+
 static inline TreeTuple *
 tree_entry_tuple(const Tree *tree, const uint8 *entry)
 {
-	TreeTuple  *tuple;
-
 	if (!tree->has_tuples)
 		return NULL;
-	memcpy(&tuple, entry + tree->cmp_len, sizeof(tuple));
-	return tuple;
+	return tree_tuple_at(entry + tree->cmp_len);
 }
 
 #endif							/* SOFORT_INDEXAM_TREE_H */

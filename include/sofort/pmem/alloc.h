@@ -23,6 +23,7 @@
 #ifndef SOFORT_PMEM_ALLOC_H
 #define SOFORT_PMEM_ALLOC_H
 
+#include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
 
 /*
@@ -54,6 +55,13 @@ typedef struct PmReservation
 extern void pm_reserve(PmReservation *r, StoreId owner, Size size,
 					   PMPtr *link, uint64 nlinks, int flags);
 
+/* The same without an error: not 0 if the pool is full; see pm_raise_full(). */
+extern int	pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link,
+						   uint64 nlinks, int flags);
+
+/* The error of pm_reserve() for its result and size */
+pg_noreturn extern void pm_raise_full(int result, Size size);
+
 /* Drains, then stores link[0] = target and makes that durable. */
 extern void pm_publish(PmReservation *r);
 
@@ -65,6 +73,10 @@ extern void pm_publish_many(PmReservation *r, const PMPtr *values);
  * them.  For rows with several big values.
  */
 extern void pm_publish_batch(PmReservation *r, int n);
+
+/* What the first reservation of a process does once.  To be called before a
+ * PG_ENSURE_ERROR_CLEANUP within which it may come. */
+extern void pm_prepare_process(void);
 
 extern void pm_cancel(PmReservation *r);
 extern void pm_release_reservations(void);
@@ -126,6 +138,10 @@ extern void *pm_vector_get(const PmVector *v, uint64 i);
  * lock that protects the vector's growth.  Does not change count.
  */
 extern void pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags);
+
+/* The same without an error: not 0 if the pool is full, and *wanted. */
+extern int	pm_vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags,
+								  Size *wanted);
 
 /* count = n, durable; what lies below must be durable already. */
 extern void pm_vector_publish(PmVector *v, uint64 n);

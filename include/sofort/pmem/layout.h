@@ -24,6 +24,8 @@
 #define SOFORT_STORE_MAGIC		0x53544f52	/* STOR */
 #define SOFORT_BLOCK_MAGIC		0x424c
 #define SOFORT_RUN_MAGIC		0x52554e31
+#define SOFORT_TREE_MAGIC		0x54524545	/* TREE */
+#define SOFORT_CHUNK_MAGIC		0x4348554e	/* CHUN */
 
 #define PM_LINE					64			/* cache line */
 #define PM_GRANULE				65536		/* unit of segment allocation */
@@ -269,9 +271,17 @@ typedef enum StoreState
 	STORE_DROPPING = 2			/* its segments may be freed already */
 } StoreState;
 
+/* StoreHeader.flags */
+#define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
+#define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
+#define STORE_CHAINS_DIFFER		UINT64CONST(4)	/* store_chains_differ() */
+#define STORE_TREE				UINT64CONST(8)	/* an index: see TreeHeader */
+#define STORE_TREE_COMPLETE		UINT64CONST(16) /* else its build was cut short */
+
 /*
  * Store: the data of one relation file.  "locator" only finds it; everything
- * else uses the id, which is never reused.
+ * else uses the id, which is never reused.  Of an index (STORE_TREE) "blocks"
+ * holds the chunks of its tree; columns and shapes are not used.
  */
 typedef struct StoreHeader
 {
@@ -284,7 +294,8 @@ typedef struct StoreHeader
 	Oid			rel_oid;		/* when created: for messages only */
 	uint64		flags;
 	uint64		nblocks;		/* blocks at or above were never used */
-	uint64		pad[2];
+	PMPtr		tree;			/* STORE_TREE: TreeHeader */
+	uint64		pad;
 
 	PmVector	blocks;			/* of PMPtr to BlockHeader; 0 = no block */
 	PmVector	columns;		/* of ColumnHeader */
@@ -441,6 +452,71 @@ typedef struct WorkloadRecord
 	uint64		pad[7];
 } WorkloadRecord;
 
+/* ------------------------------------------------------------------------
+ * Index trees (placements pmem and hybrid); src/indexam/README.md
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Head of a tree.  The first line is fixed when the build is complete, but for
+ * root.  format: a KeyFormat, only compared; one of another version of sofort
+ * differs, and the tree is built anew.
+ */
+typedef struct TreeHeader
+{
+	uint32		magic;
+	uint16		key_len;
+	uint8		has_tuples;
+	uint8		placement;		/* TreePlacement */
+	uint16		leaf_capacity;
+	uint16		leaf_size;
+	uint16		format_size;
+	uint16		unused;
+	uint64		collations;		/* versions of the key's collations, hashed */
+	PMPtr		root;			/* pmem: changed by one store */
+	PMPtr		first_leaf;		/* hybrid: changed by no one */
+	uint64		pad0[3];
+
+	uint64		entries;		/* never flushed: an estimate after power loss */
+	uint64		bytes;			/* of chunks; likewise */
+	uint64		pad1[6];
+	uint8		format[FLEXIBLE_ARRAY_MEMBER];
+} TreeHeader;
+
+/* Nodes or tuples of one size: slots of slot_size bytes follow. */
+typedef struct TreeChunk
+{
+	uint32		magic;
+	uint32		class;			/* leaves, inner nodes, or tuples of a size */
+	uint32		slot_size;
+	uint32		nslots;
+	uint64		pad[6];
+} TreeChunk;
+
+#define SOFORT_LEAF_SLOTS		56
+
+/*
+ * Leaf.  Entry i is there if bit i of state is set; it is complete before.
+ * Bit 56 of state says which "next" holds.  version, n, list, fingerprint are
+ * volatile: those of an earlier life are made anew at the first visit.
+ */
+typedef struct TreeLeafNode
+{
+	uint64		version;		/* as in inner nodes */
+	uint16		n;				/* bits that are set */
+	uint16		level;			/* 0 */
+	uint32		life;			/* in which the slot was last taken or freed */
+	uint64		state;
+	PMPtr		next[2];		/* hybrid: the leaf to the right; 0: none */
+	uint64		list;			/* of free or retired nodes */
+	uint64		pad[2];
+	uint8		fingerprint[64];
+	uint8		data[FLEXIBLE_ARRAY_MEMBER];	/* lower fence, entries */
+} TreeLeafNode;
+
+#define LEAF_SLOTS_MASK			((UINT64CONST(1) << SOFORT_LEAF_SLOTS) - 1)
+#define LEAF_SECOND_NEXT		(UINT64CONST(1) << SOFORT_LEAF_SLOTS)
+
 StaticAssertDecl(sizeof(ExtentHeader) == 64, "on-media size");
 StaticAssertDecl(sizeof(PoolIdentity) == 48, "on-media size");
 StaticAssertDecl(sizeof(PmVector) == 256, "on-media size");
@@ -460,5 +536,11 @@ StaticAssertDecl(sizeof(RunHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 256, "on-media size");
 StaticAssertDecl(offsetof(WorkloadRecord, fingerprint) == 24, "the CRC begins here");
 StaticAssertDecl(sizeof(WorkloadRecord) == 4 * PM_LINE, "on-media size");
+StaticAssertDecl(offsetof(TreeHeader, entries) == PM_LINE, "on-media offset");
+StaticAssertDecl(offsetof(TreeHeader, format) == 2 * PM_LINE, "on-media offset");
+StaticAssertDecl(sizeof(TreeChunk) == PM_LINE, "on-media size");
+StaticAssertDecl(offsetof(TreeLeafNode, fingerprint) == PM_LINE,
+				 "state and both next lie in one line, in this order of stores");
+StaticAssertDecl(offsetof(TreeLeafNode, data) == 2 * PM_LINE, "on-media offset");
 
 #endif							/* SOFORT_PMEM_LAYOUT_H */

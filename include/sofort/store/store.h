@@ -114,6 +114,32 @@ extern StoreId store_create(Relation rel, const RelFileLocator *locator, bool un
 /* Drop at commit; nothing if there is no such store. */
 extern void store_drop_at_commit(const RelFileLocator *locator);
 
+/*
+ * An index entry that is about to become durable points to this root, which may
+ * be so new that its writer has not drained it: flush what keeps its row id from
+ * being used again after a crash.  The caller drains.
+ */
+extern void store_make_root_durable(StoreDesc *store, uint64 row);
+
+/* ---- trees of indexes (src/indexam): a store each, without rows ---- */
+
+/*
+ * A store for the tree of an index, incomplete: if the tree's build is cut
+ * short, the next start drops it.  A stale one under the same locator goes.
+ * logged: also dropped if the (sub)transaction aborts, as the index's file is;
+ * else (a tree that was lost is built again) the caller drops it on error.
+ */
+extern StoreHeader *store_create_tree(Relation index, bool logged);
+
+/* The tree of this file, complete or not; NULL if there is none. */
+extern StoreHeader *store_find_tree(const RelFileLocator *locator);
+
+/* Drop a store now; nobody uses it.  No error, no palloc; nothing if it is gone. */
+extern void store_drop_now(StoreId id);
+
+/* Locators of the trees that were made for an index; palloc'd. */
+extern RelFileLocator *store_trees_of(Oid index_oid, Oid db_oid, int *n);
+
 /* relation_nontransactional_truncate: store made in this transaction, or ON
  * COMMIT DELETE ROWS.  Empties it at once. */
 extern void store_truncate_now(Relation rel);

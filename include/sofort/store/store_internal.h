@@ -35,11 +35,6 @@
 #define STORE_NARROW_WIDTH	4		/* bytes of a NARROW value */
 #define STORE_INLINE_MAX		32	/* bytes of an INLINE value with header */
 
-/* StoreHeader.flags */
-#define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
-#define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
-#define STORE_CHAINS_DIFFER		UINT64CONST(4)	/* store_chains_differ() */
-
 /* ---- locks of the tranche "sofort_store" ---- */
 
 #define STORE_LOCK_PARTITIONS	64
@@ -319,8 +314,8 @@ extern StoreHeader *registry_find_shared(StoreId id, StoreShared **shared);
 extern StoreNode *registry_find_locator(const RelFileLocator *locator);
 extern uint64 registry_version(void);
 extern StoreShared *registry_attach(StoreNode *node);
-extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, int natts,
-						 bool unlogged);
+extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flags,
+						 int natts);
 extern void registry_drop(StoreId id);
 typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);

@@ -1,0 +1,143 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_open.c
+ *	  Trees in the pool: made, completed, opened after a start.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "tree_pool.h"
+
+static void
+take_over_header(Tree *tree, TreeSpace *space)
+{
+	TreeHeader *header = space->header;
+
+	tree->space = space;
+	tree->leaf_capacity = header->leaf_capacity;
+	tree->entries = &header->entries;
+	if (tree->placement == TREE_PMEM)
+		tree->ref_base = (uint64) PoolBase - (PM_POOL_ID << PM_OFFSET_BITS);
+}
+
+/* The header of a new tree, linked; NULL if the pool is full. */
+static TreeHeader *
+make_header(StoreHeader *store, TreePlacement placement, int key_len, bool has_tuples,
+			const void *format, int format_size, uint64 collations)
+{
+	int			stride = key_len + TREE_ROW_BYTES + (has_tuples ? sizeof(uint64) : 0);
+	PmReservation r;
+	TreeHeader *header;
+
+	pm_reserve(&r, store->id, offsetof(TreeHeader, format) + format_size, &store->tree, 1,
+			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO);
+	header = r.addr;
+	header->magic = SOFORT_TREE_MAGIC;
+	header->key_len = key_len;
+	header->has_tuples = has_tuples;
+	header->placement = placement;
+	leaf_geometry(stride, &header->leaf_capacity, &header->leaf_size);
+	header->format_size = format_size;
+	header->collations = collations;
+	memcpy(header->format, format, format_size);
+	pm_flush(header, offsetof(TreeHeader, format) + format_size);
+	pm_publish(&r);
+	return header;
+}
+
+Tree *
+tree_create_in_pool(StoreHeader *store, TreePlacement placement, int key_len, bool has_tuples,
+					const void *format, int format_size, uint64 collations, LWLock *grow_lock)
+{
+	TreeHeader *header = make_header(store, placement, key_len, has_tuples, format,
+									 format_size, collations);
+	Tree	   *tree = tree_make(placement, key_len, has_tuples);
+	TreeSpace  *space;
+	TreeNode   *leaf;
+	uint8		low[TREE_MAX_STRIDE] = {0};
+
+	if (tree == NULL)
+		return NULL;
+	space = pool_space_open(store, header, grow_lock);
+	if (space == NULL)
+	{
+		arena_free(tree);
+		return NULL;
+	}
+	take_over_header(tree, space);
+	leaf = tree_node_alloc(tree, 0);
+	if (leaf == NULL)
+	{
+		tree_destroy(tree);
+		return NULL;
+	}
+	leaf_fill(tree, leaf, low, low, 0);
+	pm_drain();
+	header->first_leaf = pm_ptr(leaf);
+	pm_persist(&header->first_leaf, sizeof(PMPtr));
+	tree_set_root(tree, leaf);
+	return tree;
+}
+
+void
+tree_complete(Tree *tree)
+{
+	StoreHeader *store = tree->space->store;
+
+	pm_flush(tree->space->header, sizeof(TreeHeader));
+	pm_drain();
+	SOFORT_STOP("tree-built");
+	pm_store8_persist(&store->flags, store->flags | STORE_TREE_COMPLETE);
+	SOFORT_STOP("tree-complete");
+}
+
+/* Inner nodes above the chain of leaves; false: the arena is full. */
+static bool
+build_inner_nodes(Tree *tree)
+{
+	TreeBuilder builder;
+	TreeLeafNode *leaf = pool_leaf(tree->root);
+	uint64		entries = 0;
+
+	tree_build_begin(&builder, tree, 90);
+	for (;;)
+	{
+		TreeNode   *next = leaf_next(leaf);
+
+		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
+		if (next == NULL)
+			break;
+		__builtin_prefetch(next);
+		__builtin_prefetch(leaf_low(pool_leaf(next)));
+		if (!tree_build_add_leaf(&builder, leaf_low(pool_leaf(next)), next))
+			return false;
+		leaf = pool_leaf(next);
+		pm_read_miss(1);
+	}
+	__atomic_store_n(tree->entries, entries, __ATOMIC_RELAXED);
+	return true;
+}
+
+Tree *
+tree_open(StoreHeader *store, LWLock *grow_lock)
+{
+	TreeHeader *header = pm_deref(store->tree);
+	Tree	   *tree = tree_make(header->placement, header->key_len, header->has_tuples);
+	TreeSpace  *space = tree == NULL ? NULL : pool_space_open(store, header, grow_lock);
+
+	if (space == NULL)
+	{
+		if (tree != NULL)
+			arena_free(tree);
+		return NULL;
+	}
+	take_over_header(tree, space);
+	tree->root = pm_deref(tree->placement == TREE_PMEM ? header->root : header->first_leaf);
+	if (tree->placement == TREE_PMEM)
+		tree->entries_exact = false;
+	else if (!build_inner_nodes(tree))
+	{
+		tree_destroy(tree);
+		return NULL;
+	}
+	return tree;
+}

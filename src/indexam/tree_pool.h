@@ -1,0 +1,160 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree_pool.h
+ *	  Nodes and tuples of trees in the pool; shared by the tree's files only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_TREE_POOL_H
+#define SOFORT_TREE_POOL_H
+
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/latency.h"
+#include "sofort/pmem/persist.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+
+#include "tree_internal.h"
+
+/* ---- tree_pool.c: slots ---- */
+
+/* Classes of slots: leaves, inner nodes, tuples by size */
+#define SLOT_LEAF			0
+#define SLOT_INNER			1
+#define SLOT_FIRST_TUPLE	2
+#define SLOT_CLASSES		19
+
+/* Volatile; protected by the mutex.  Lists go through the slots themselves. */
+typedef struct SlotClass
+{
+	uint32		slot_size;
+	uint32		next_slots;		/* in the next chunk */
+	uint32		nfresh;			/* slots of the newest chunk, never taken */
+	char	   *fresh;
+	char	   *free;
+	char	   *retired;		/* unlinked since the last turn */
+	char	   *waiting;		/* unlinked before waiting_epoch */
+} SlotClass;
+
+/* Where an allocation of the pool lies, and which of its slots are in use */
+typedef struct SweepChunk
+{
+	char	   *slots;
+	int			class;
+	uint32		slot_size;
+	uint32		nslots;
+	uint8	   *reached;		/* bit per slot */
+} SweepChunk;
+
+struct TreeSpace
+{
+	StoreHeader *store;
+	TreeHeader *header;
+	LWLock	   *grow_lock;		/* protects the vector of chunks */
+	slock_t		mutex;
+	bool		any_waiting;
+	uint64		waiting_epoch;
+	uint64		old_chunks;		/* chunks below are of earlier lives: what is
+								 * free there is not known until a sweep */
+	SlotClass	classes[SLOT_CLASSES];
+};
+
+/* NULL if the arena is full. */
+extern TreeSpace *pool_space_open(StoreHeader *store, TreeHeader *header, LWLock *grow_lock);
+extern void pool_space_close(TreeSpace *space);
+
+/* A slot that nobody else knows; NULL if the pool is full. */
+extern void *pool_slot_take(Tree *tree, int class);
+
+/* Put back a slot that was never linked. */
+extern void pool_slot_give(Tree *tree, int class, void *slot);
+
+/* A slot that is unlinked, durably; free when its epoch has passed. */
+extern void pool_slot_retire(Tree *tree, int class, void *slot);
+
+extern void pool_reclaim(Tree *tree);
+
+/* 53100, if it was the pool that was full last in this process */
+extern void pool_raise_full(void);
+extern int	pool_tuple_class(Size size);
+
+/* A slot of an earlier life that nothing refers to becomes free; false: it was
+ * in use in this life. */
+extern bool pool_slot_reclaim(Tree *tree, int class, void *slot);
+
+/* ---- tree_sweep.c ---- */
+extern void tree_sweep_reached(TreeSweep *sweep, const void *slot);
+
+/* ---- tree_leaf.c: leaves in the pool ---- */
+
+/* All entries of a leaf, copied and sorted */
+typedef struct SortedLeaf
+{
+	int			n;
+	uint8		slots[SOFORT_LEAF_SLOTS];	/* where they were */
+	uint8		entries[TREE_LEAF_BYTES];
+} SortedLeaf;
+
+static inline TreeLeafNode *
+pool_leaf(const TreeNode *node)
+{
+	return (TreeLeafNode *) node;
+}
+
+static inline uint8 *
+leaf_low(const TreeLeafNode *leaf)
+{
+	return (uint8 *) leaf->data;
+}
+
+static inline uint8 *
+leaf_entry(const Tree *tree, const TreeLeafNode *leaf, int slot)
+{
+	return (uint8 *) leaf->data + (slot + 1) * tree->stride;
+}
+
+static inline TreeNode *
+leaf_next(const TreeLeafNode *leaf)
+{
+	PMPtr		next = leaf->next[(leaf->state & LEAF_SECOND_NEXT) != 0];
+
+	return next == PM_NULL ? NULL : pm_deref(next);
+}
+
+/* Sizes by stride: entries per leaf, and bytes */
+extern void leaf_geometry(int stride, uint16 *capacity, uint16 *size);
+
+/* What is volatile in a leaf, from what is durable; latched, or private. */
+extern void leaf_revive(const Tree *tree, TreeLeafNode *leaf);
+
+/*
+ * Copy the entries between the bounds, in order.  False: the leaf has changed
+ * since version v.
+ */
+extern bool leaf_read(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *lower,
+					  const TreeProbe *upper, const TreeOrder *order, TreeLeaf *out);
+
+extern bool leaf_fingerprints_right(const Tree *tree, const TreeLeafNode *leaf);
+
+extern bool leaf_copy_sorted(Tree *tree, const TreeNode *node, uint64 v, const TreeOrder *order,
+							 SortedLeaf *out);
+
+/* Slot of the entry that equals the probe, -1 if there is none, -2: changed. */
+extern int	leaf_find(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *probe);
+
+/* Into a free slot; latched.  The entry is durable before its bit is set. */
+extern void leaf_add(Tree *tree, TreeNode *node, const uint8 *entry);
+
+/* Out of its slot, durably; latched. */
+extern void leaf_remove(Tree *tree, TreeNode *node, int slot);
+
+/* Fill a private, empty leaf with entries and its lower fence; flushed. */
+extern void leaf_fill(Tree *tree, TreeNode *node, const uint8 *low, const uint8 *entries, int n);
+
+/* The entry as a lower fence: with a tuple of its own, flushed.  False: no space. */
+extern bool tree_make_fence(Tree *tree, const uint8 *entry, uint8 *fence);
+
+/* Lines of a leaf that are in use */
+extern void leaf_flush(const Tree *tree, const TreeNode *node);
+
+#endif							/* SOFORT_TREE_POOL_H */
