@@ -23,7 +23,11 @@ struct ArenaChunk
 	TreeNode   *nodes;			/* aligned to cache lines */
 };
 
-/* The first visit in this life: what is volatile in the node is made anew. */
+/*
+ * The first visit in this life: what is volatile in the node is made anew.  And
+ * what a killed process stored may be visible and not durable: from now on
+ * others rely on it.
+ */
 static void
 revive_node(const Tree *tree, TreeNode *node, uint64 v)
 {
@@ -34,7 +38,13 @@ revive_node(const Tree *tree, TreeNode *node, uint64 v)
 									__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 	{
 		if (node->level == 0)
+		{
 			leaf_revive(tree, pool_leaf(node));
+			pm_flush(node, PM_LINE);
+		}
+		else
+			pool_inner_flush(tree, node);
+		pm_drain();
 		node_unlatch(node);
 	}
 	RESUME_INTERRUPTS();

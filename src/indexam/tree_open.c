@@ -103,6 +103,8 @@ build_inner_nodes(Tree *tree)
 	{
 		TreeNode   *next = leaf_next(leaf);
 
+		/* from now on nobody need come to a leaf through the one before it */
+		pm_flush(leaf, PM_LINE);
 		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
 		if (next == NULL)
 			break;
@@ -113,6 +115,7 @@ build_inner_nodes(Tree *tree)
 		leaf = pool_leaf(next);
 		pm_read_miss(1);
 	}
+	pm_drain();
 	__atomic_store_n(tree->entries, entries, __ATOMIC_RELAXED);
 	return true;
 }
@@ -131,6 +134,7 @@ tree_open(StoreHeader *store, LWLock *grow_lock)
 		return NULL;
 	}
 	take_over_header(tree, space);
+	pm_persist(header, sizeof(TreeHeader));	/* a killed process may have left it so */
 	tree->root = pm_deref(tree->placement == TREE_PMEM ? header->root : header->first_leaf);
 	if (tree->placement == TREE_PMEM)
 		tree->entries_exact = false;
