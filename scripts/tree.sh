@@ -24,9 +24,12 @@ version_is_native()
 }
 
 # Why trees cannot be used here; nothing if they can.
+tree_failed=0
 tree_problem()
 {
-	if [ "$(id -u)" != 0 ]; then
+	if [ $tree_failed = 1 ]; then
+		echo "its tree could not be made (no mirror, or it lacks packages)"
+	elif [ "$(id -u)" != 0 ]; then
 		echo "its tree needs root"
 	elif ! command -v dpkg-query >/dev/null; then
 		echo "its tree needs debootstrap, and this is no Debian"
@@ -119,7 +122,7 @@ run_in_tree()
 	(
 		flock 9
 		[ "$(cat "$tree/etc/sofort-tree" 2>/dev/null)" = "$TREE_RECIPE" ] || make_tree "$version" "$tree"
-	) 9>"$SOFORT_TREES/tree-$version.lock" || die 2 "the tree of PostgreSQL $version could not be made"
+	) 9>"$SOFORT_TREES/tree-$version.lock" || { tree_failed=1; return $TREE_IMPOSSIBLE; }
 	TREE_SRC=$TOP
 	TREE_TMP=$(mktemp -d "${TMPDIR:-/var/tmp}/sofort-tree.XXXXXX") || return 2
 	chmod 1777 "$TREE_TMP"
