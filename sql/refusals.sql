@@ -71,8 +71,6 @@ INSERT INTO a VALUES (1);
 SET search_path = reg_refusals;
 \pset format unaligned
 \pset tuples_only on
-CREATE DATABASE s_copy TEMPLATE s_tmpl;
-CREATE DATABASE s_copy TEMPLATE s_tmpl STRATEGY file_copy;
 ALTER DATABASE s_tmpl SET TABLESPACE pg_global;
 SET allow_in_place_tablespaces = true;
 CREATE TABLESPACE s_dbspace LOCATION '';

@@ -121,7 +121,7 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 		case T_AlterTableStmt:
 			return constraint_before_alter(castNode(AlterTableStmt, stmt));
 		case T_CreatedbStmt:
-			refuse_template_begin(castNode(CreatedbStmt, stmt));
+			template_begin(castNode(CreatedbStmt, stmt));
 			break;
 		case T_AlterDatabaseStmt:
 			clear_database_of_workers(stmt);
@@ -183,7 +183,7 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	{
 		/* armed for this statement only; after an error the callback disarms */
 		call_next(pstmt, query, read_only, context, params, env, dest, qc);
-		refuse_template_end();
+		template_end();
 	}
 	else if (IsA(stmt, CopyStmt))
 	{
@@ -245,7 +245,7 @@ exec_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub
 	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0)
 		statement_relation_dropped(object_id);
 	else if (access == OAT_POST_CREATE && class_id == DatabaseRelationId)
-		refuse_template_check();
+		template_copy(object_id);
 }
 
 static void
@@ -273,7 +273,7 @@ exec_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			sequences_forget();
 			statement_end_of_xact(false);
-			refuse_template_end();
+			template_end();
 			dropped_database = InvalidOid;
 			break;
 		default:

@@ -67,10 +67,12 @@ extern void index_set_options(Oid index, Datum options);
 extern void refuse_publication(List *objects);
 extern void refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt);
 
-/* CREATE DATABASE: remembers the template; checked once it is locked. */
-extern void refuse_template_begin(const CreatedbStmt *stmt);
-extern void refuse_template_check(void);
-extern void refuse_template_end(void);
+/* ---- template.c ---- */
+
+/* CREATE DATABASE: remembers the template; copied from once it is locked. */
+extern void template_begin(const CreatedbStmt *stmt);
+extern void template_copy(Oid new_db);
+extern void template_end(void);
 
 /* ---- temporary.c ---- */
 

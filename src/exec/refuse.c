@@ -24,9 +24,6 @@
 
 #include "exec_internal.h"
 
-/* Template of the CREATE DATABASE that is running. */
-static const char *template_name = NULL;
-
 /* Does this name a sofort relation of the kind now? */
 static bool
 names_sofort_relation(const RangeVar *name, char relkind)
@@ -65,53 +62,6 @@ refuse_publication(List *objects)
 					 errdetail("Changes of sofort tables are not in the WAL, so logical replication cannot send them."),
 					 errhint("Use heap for tables that are to be replicated.")));
 	}
-}
-
-/*
- * CREATE DATABASE copies files, and a sofort table's rows are not in its file.
- * The template is looked at when the new pg_database row is made: then nobody
- * is connected to it and nobody can connect, and nothing has been copied.
- */
-void
-refuse_template_begin(const CreatedbStmt *stmt)
-{
-	const char *name = "template1";
-	ListCell   *lc;
-
-	foreach(lc, stmt->options)
-	{
-		DefElem    *option = lfirst_node(DefElem, lc);
-
-		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
-			name = defGetString(option);
-	}
-	recovery_leave_database(get_database_oid(name, true));
-	template_name = name;		/* the statement outlives the command */
-}
-
-void
-refuse_template_check(void)
-{
-	uint64		nstores = 0;
-	Oid			db;
-
-	if (template_name == NULL)
-		return;
-	db = get_database_oid(template_name, true);
-	if (OidIsValid(db) && store_database_in_use(db, &nstores))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot copy database \"%s\" because it contains sofort tables", template_name),
-				 errdetail_plural("The pool holds the data of " UINT64_FORMAT " table of this database.",
-								  "The pool holds the data of " UINT64_FORMAT " tables of this database.",
-								  (unsigned long) nstores, nstores),
-				 errhint("Use pg_dump and pg_restore, or another template.")));
-}
-
-void
-refuse_template_end(void)
-{
-	template_name = NULL;
 }
 
 /*

@@ -50,7 +50,8 @@ collect_database(void *arg, StoreHeader *store)
 	LauncherDatabase *db;
 	ListCell   *lc;
 
-	if (store->state != STORE_LIVE)
+	/* (one that is new may belong to a CREATE DATABASE that is under way) */
+	if (store->state != STORE_LIVE || store_is_new(store))
 		return;
 	foreach(lc, databases)
 		if (((LauncherDatabase *) lfirst(lc))->db_oid == store->db_oid)

@@ -140,8 +140,8 @@ is_old(void *arg, const StoreNode *node)
  * No file, although the directory that would hold it is there.  (A tablespace
  * that is not mounted must not cost its data.)
  */
-static bool
-file_is_gone(const RelFileLocator *locator)
+bool
+store_file_is_gone(const RelFileLocator *locator)
 {
 	char	   *path = GetDatabasePath(locator_db(locator), locator_spc(locator));
 	struct stat st;
@@ -177,7 +177,7 @@ store_collect_orphans(void)
 		if (node == NULL)
 			continue;
 		locator = node->locator;
-		if (file_is_gone(&locator))
+		if (store_file_is_gone(&locator))
 		{
 			/* perhaps COMMIT PREPARED has just removed it */
 			txn_resolve_prepared();

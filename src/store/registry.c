@@ -298,6 +298,14 @@ registry_find_shared(StoreId id, StoreShared **shared)
 	return node == NULL ? NULL : node->header;
 }
 
+bool
+store_is_new(const StoreHeader *store)
+{
+	StoreNode  *node = registry_find_id(store->id);
+
+	return node == NULL || node->this_life;
+}
+
 /* Volatile shared data, made at first use. */
 StoreShared *
 registry_attach(StoreNode *node)

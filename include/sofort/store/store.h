@@ -147,6 +147,16 @@ extern void store_truncate_now(Relation rel);
 /* Does the pool hold a store of this database (or of all if InvalidOid)? */
 extern bool store_database_in_use(Oid db_oid, uint64 *nstores);
 
+/*
+ * CREATE DATABASE: copies of all stores of a database that nobody is connected
+ * to, for one that is being made.  Stores of the default tablespace go to the
+ * new one's.
+ */
+extern void store_clone_database(Oid from_db, Oid from_spc, Oid to_db, Oid to_spc);
+
+/* Was it made since the server started? */
+extern bool store_is_new(const StoreHeader *store);
+
 /* DROP DATABASE has committed. */
 extern void store_drop_database(Oid db_oid);
 

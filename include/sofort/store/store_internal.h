@@ -310,6 +310,7 @@ struct StoreLocal
 
 /* ---- registry.c ---- */
 extern StoreNode *registry_find_id(StoreId id);
+extern bool store_file_is_gone(const RelFileLocator *locator);
 extern StoreHeader *registry_find_shared(StoreId id, StoreShared **shared);
 extern StoreNode *registry_find_locator(const RelFileLocator *locator);
 extern uint64 registry_version(void);

@@ -1,0 +1,381 @@
+/*-------------------------------------------------------------------------
+ *
+ * clone.c
+ *	  Copies of stores for CREATE DATABASE ... TEMPLATE.
+ *
+ * A copy is the same image: PostgreSQL copies the files of stock indexes, so
+ * every version keeps its row id.  Nobody is connected to the template, so there
+ * are no words in progress.  Each piece is published in the new store before the
+ * next; the write set names the store, which goes with the transaction.  Trees of
+ * indexes are not copied: one that is missing is built at its first use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "sofort/store/store_internal.h"
+
+#define CLONE_BATCH		(PM_INTENTS_PER_BACKEND / 2)
+
+/* Copies that are not published yet, and whose they will be */
+typedef struct Copies
+{
+	StoreId		owner;
+	int			flags;			/* of pm_reserve() */
+	int			n;
+	PmReservation r[CLONE_BATCH];
+} Copies;
+
+static void
+copies_publish(Copies *c)
+{
+	int			n = c->n;
+
+	c->n = 0;
+	if (n > 0)
+		pm_publish_batch(c->r, n);
+}
+
+/*
+ * Copy what a reference leads to; "to" leads to the copy when it is published.
+ * (What an error leaves is cancelled with the transaction.)
+ */
+static void
+copies_add(Copies *c, PMPtr from, Size size, PMPtr *to)
+{
+	PmReservation *r = &c->r[c->n];
+
+	pm_reserve(r, c->owner, size, to, 1, c->flags);
+	pm_copy_nodrain(r->addr, pm_deref(from), size);
+	if (++c->n == CLONE_BATCH)
+		copies_publish(c);
+}
+
+static Size
+value_size(int16 attlen, const void *value)
+{
+	if (attlen > 0)
+		return attlen;
+	return attlen == -2 ? strlen(value) + 1 : VARSIZE_ANY(value);
+}
+
+/* The same codes; one whose value VACUUM has freed is free in the copy, too. */
+static void
+clone_values(StoreHeader *target, DictionaryHeader *d, const DictionaryHeader *from)
+{
+	Copies		copies = {.owner = target->id};
+	uint64		n = from->values.count;
+	uint64		code;
+
+	/* plans hold the address of the first chunk, also of an empty one */
+	pm_vector_reserve(&d->values, 0, target->id, STORE_METADATA);
+	for (code = 0; code < n; code++)
+	{
+		const void *old = pm_vector_get(&from->values, code);
+		void	   *element;
+
+		CHECK_FOR_INTERRUPTS();
+		pm_vector_reserve(&d->values, code, target->id, STORE_METADATA);
+		element = pm_vector_get(&d->values, code);
+		if (from->attlen > 0)
+		{
+			memcpy(element, old, from->attlen);
+			pm_flush(element, from->attlen);
+		}
+		else if (*(const PMPtr *) old != PM_NULL)
+		{
+			PMPtr		value = *(const PMPtr *) old;
+
+			copies_add(&copies, value, value_size(from->attlen, pm_deref(value)), element);
+		}
+	}
+	copies_publish(&copies);
+	pm_drain();
+	pm_vector_publish(&d->values, n);
+}
+
+static void
+clone_dictionary(StoreHeader *target, const DictionaryHeader *from, PMPtr *link)
+{
+	PmReservation r;
+	DictionaryHeader *d;
+
+	pm_reserve(&r, target->id, sizeof(DictionaryHeader), link, 1,
+			   STORE_METADATA | PM_RESERVE_ZERO);
+	d = r.addr;
+	*d = *from;
+	d->store = target->id;
+	pm_vector_init(&d->values, from->values.elem_size, 1U << from->values.first_shift);
+	pm_flush(d, sizeof(DictionaryHeader));
+	pm_publish(&r);
+	clone_values(target, d, from);
+}
+
+static void
+clone_columns(StoreHeader *target, const StoreHeader *source)
+{
+	uint64		n = source->columns.count;
+	uint64		i;
+
+	for (i = 0; i < n; i++)
+	{
+		ColumnHeader *from = column_get(source, i);
+		ColumnHeader *to;
+
+		pm_vector_reserve(&target->columns, i, target->id, STORE_METADATA);
+		to = column_get(target, i);
+		*to = *from;
+		to->dictionary = PM_NULL;
+		pm_flush(to, sizeof(ColumnHeader));
+		if (from->dictionary != PM_NULL)
+			clone_dictionary(target, pm_deref(from->dictionary), &to->dictionary);
+	}
+	pm_drain();
+	pm_vector_publish(&target->columns, n);
+}
+
+static void
+clone_shapes(StoreHeader *target, const StoreHeader *source)
+{
+	uint64		n = source->shapes.count;
+	uint64		i;
+
+	for (i = 0; i < n; i++)
+	{
+		const ShapeHeader *from = pm_deref(*(PMPtr *) pm_vector_get(&source->shapes, i));
+		Size		size = offsetof(ShapeHeader, columns) + from->ncolumns * sizeof(ShapeColumn);
+		PmReservation r;
+		ShapeHeader *to;
+		int			k;
+
+		pm_vector_reserve(&target->shapes, i, target->id, STORE_METADATA);
+		pm_reserve(&r, target->id, size, pm_vector_get(&target->shapes, i), 1, STORE_METADATA);
+		to = r.addr;
+		memcpy(to, from, size);
+		for (k = 0; k < to->ncolumns; k++)
+		{
+			if (to->columns[k].dictionary != PM_NULL)
+				to->columns[k].dictionary = column_get(target, to->columns[k].column)->dictionary;
+		}
+		pm_flush(to, size);
+		pm_publish(&r);
+	}
+	pm_vector_publish(&target->shapes, n);
+}
+
+static inline RowWords *
+row_words(BlockHeader *block, const ShapeHeader *shape, uint32 row)
+{
+	return (RowWords *) ((char *) block + shape->record_offset +
+						 (Size) row * shape->record_stride);
+}
+
+static inline PMPtr *
+reference_field(BlockHeader *block, const ShapeColumn *c, uint32 row)
+{
+	return (PMPtr *) ((char *) block + c->offset + (Size) row * c->stride);
+}
+
+/*
+ * In the copy of a block that is not published yet: it is the new store's, its
+ * references lead nowhere, nobody holds a row lock.
+ */
+static void
+adapt_block(StoreHeader *target, BlockHeader *block, const ShapeHeader *shape)
+{
+	uint32		row;
+	int			k;
+
+	block->store = target->id;
+	block->links = block->successors = PM_NULL;
+	for (row = 0; row < block->capacity; row++)
+	{
+		RowWords   *words = row_words(block, shape, row);
+
+		if (WORD_TAG(words->begin) == WORD_TAG_PROGRESS || WORD_TAG(words->end) == WORD_TAG_PROGRESS)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("source database is being used by an open transaction"),
+					 errdetail("It has changed sofort tables.")));
+		if (WORD_TAG(words->end) == WORD_TAG_STAMP)
+			words->end &= ~END_LOCKERS;
+		else
+			words->end = WORD_EMPTY;
+		for (k = 0; k < shape->ncolumns; k++)
+		{
+			if (shape->columns[k].encoding == ENCODING_REFERENCE)
+				*reference_field(block, &shape->columns[k], row) = PM_NULL;
+		}
+	}
+}
+
+static bool
+is_null(const RowWords *words, const ShapeHeader *shape, const ShapeColumn *c)
+{
+	const uint8 *bitmap = (const uint8 *) words + shape->null_offset;
+
+	return c->null_bit != SHAPE_NEVER_NULL &&
+		(bitmap[c->null_bit / 8] & (1 << (c->null_bit % 8))) != 0;
+}
+
+/* Long values; not those that an EMPTY row has left for its next user. */
+static void
+clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const ShapeHeader *shape,
+				 const ShapeColumn *c, int16 attlen)
+{
+	uint32		row;
+
+	for (row = 0; row < from->capacity; row++)
+	{
+		const RowWords *words = row_words(from, shape, row);
+		PMPtr		value = *reference_field(from, c, row);
+
+		CHECK_FOR_INTERRUPTS();
+		if (words->begin != WORD_EMPTY && !is_null(words, shape, c) && value != PM_NULL)
+			copies_add(copies, value, value_size(attlen, pm_deref(value)),
+					   reference_field(to, c, row));
+	}
+}
+
+/* What lies outside of the block: long values, links, successors. */
+static void
+clone_references(StoreHeader *target, const StoreHeader *source, BlockHeader *to,
+				 BlockHeader *from, const ShapeHeader *shape)
+{
+	Copies		copies = {.owner = target->id,.flags = store_slab_flags(source)};
+	Size		size = from->capacity * sizeof(uint64);
+	int			k;
+
+	if (from->links != PM_NULL)
+		copies_add(&copies, from->links, size, &to->links);
+	if (from->successors != PM_NULL)
+		copies_add(&copies, from->successors, size, &to->successors);
+	for (k = 0; k < shape->ncolumns; k++)
+	{
+		const ShapeColumn *c = &shape->columns[k];
+
+		if (c->encoding == ENCODING_REFERENCE)
+			clone_row_values(&copies, to, from, shape, c, column_get(target, c->column)->attlen);
+	}
+	copies_publish(&copies);
+}
+
+/* Blocks that were allocated together, from this one on; returns how many. */
+static uint32
+clone_blocks(StoreHeader *target, const StoreHeader *source, uint64 first)
+{
+	BlockHeader *from = pm_deref(*block_entry(source, first));
+	const ShapeHeader *shape = pm_deref(*(PMPtr *) pm_vector_get(&target->shapes, from->shape));
+	uint32		n = block_run_length(source, first);
+	bool		single = first < STORE_SINGLE_BLOCKS;
+	Size		head = single ? 0 : sizeof(RunHeader);
+	Size		block_size = !single || shape->capacity != 0 ? shape->block_size :
+		shape->record_offset + (Size) from->capacity * shape->record_stride;
+	PMPtr		values[STORE_RUN_MAX];
+	PmReservation r;
+	BlockHeader *to;
+	uint32		i;
+
+	pm_vector_reserve(&target->blocks, first + n - 1, target->id, STORE_METADATA);
+	pm_reserve(&r, target->id, head + n * block_size, block_entry(target, first), n,
+			   single ? PM_RESERVE_SHARED_SLAB : 0);
+	memcpy(r.addr, (char *) from - head, head + n * block_size);
+	if (!single)
+		((RunHeader *) r.addr)->store = target->id;
+	to = (BlockHeader *) ((char *) r.addr + head);
+	for (i = 0; i < n; i++)
+	{
+		BlockHeader *b = (BlockHeader *) ((char *) to + i * block_size);
+
+		adapt_block(target, b, shape);
+		values[i] = pm_ptr(b);
+	}
+	pm_flush(r.addr, head + n * block_size);
+	pm_publish_many(&r, values);
+	for (i = 0; i < n; i++)
+		clone_references(target, source, (BlockHeader *) ((char *) to + i * block_size),
+						 (BlockHeader *) ((char *) from + i * block_size), shape);
+	return n;
+}
+
+static void
+clone_store(StoreHeader *target, const StoreHeader *source)
+{
+	uint64		b = 0;
+
+	clone_columns(target, source);
+	clone_shapes(target, source);
+	while (b < source->nblocks)
+	{
+		PMPtr	   *entry = block_entry(source, b);
+
+		CHECK_FOR_INTERRUPTS();
+		if (entry == NULL || *entry == PM_NULL)
+			b++;				/* a hole */
+		else
+			b += clone_blocks(target, source, b);
+		SOFORT_STOP("store-clone-blocks");
+	}
+	if (b > 0)
+	{
+		pm_vector_reserve(&target->blocks, b - 1, target->id, STORE_METADATA);
+		pm_vector_publish(&target->blocks, b);
+		pm_store8_persist(&target->nblocks, b);
+	}
+}
+
+static bool
+is_table_of(void *arg, const StoreNode *node)
+{
+	return (node->header->flags & STORE_TREE) == 0 &&
+		locator_db(&node->locator) == *(Oid *) arg;
+}
+
+/* The write set names the copy before it exists. */
+static void
+clone_for(const StoreNode *source, const RelFileLocator *locator)
+{
+	StoreNode  *stale = registry_find_locator(locator);
+	StoreId		id;
+
+	/* the database did not exist a moment ago: nobody owns this one */
+	if (stale != NULL)
+		registry_drop(stale->id);
+	txn_begin_write();
+	id = pool_next_store_id();
+	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
+	registry_add(id, locator, source->header->rel_oid,
+				 source->header->flags & (STORE_UNLOGGED | STORE_CHAINS_DIFFER),
+				 (int) source->header->columns.count);
+	clone_store(store_find_by_id(id), source->header);
+}
+
+void
+store_clone_database(Oid from_db, Oid from_spc, Oid to_db, Oid to_spc)
+{
+	StoreId    *ids;
+	int			n;
+	int			i;
+
+	pool_require();
+	txn_resolve_leftovers();
+	txn_resolve_prepared();
+	ids = registry_list(is_table_of, &from_db, &n);
+	for (i = 0; i < n; i++)
+	{
+		StoreNode  *source = registry_find_id(ids[i]);
+		RelFileLocator locator;
+
+		/* its relation's file is not copied either */
+		if (source == NULL || store_file_is_gone(&source->locator))
+			continue;
+		locator = source->locator;
+		locator_db(&locator) = to_db;
+		if (locator_spc(&locator) == from_spc)
+			locator_spc(&locator) = to_spc;
+		clone_for(source, &locator);
+	}
+	if (ids != NULL)
+		pfree(ids);
+}

@@ -1,0 +1,66 @@
+# CREATE DATABASE ... TEMPLATE with sofort tables: the copy is whole or absent,
+# and so are its stores, wherever the server is killed; the copy survives a crash
+# of its own.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use SofortNode;
+use Test::More;
+
+my $node = SofortNode->new('template');
+$node->init(conf => ['autovacuum = off']);
+$node->start;
+$node->safe_psql('postgres', 'CREATE DATABASE original');
+$node->safe_psql('original', q{
+	CREATE EXTENSION sofort;
+	CREATE TABLE t (id int PRIMARY KEY, few text, long text) USING sofort;
+	CREATE INDEX ON t (few);
+	INSERT INTO t SELECT i, 'few ' || i % 5, repeat(md5(i::text), 1 + i % 7) FROM generate_series(1, 4000) i;
+	UPDATE t SET long = 'updated' WHERE id % 10 = 0;
+	DELETE FROM t WHERE id % 13 = 0;
+	CREATE UNLOGGED TABLE u (id int PRIMARY KEY) USING sofort;
+	INSERT INTO u SELECT generate_series(1, 100)});
+my $tables = 2;
+my $look = q{SET enable_seqscan = off; SELECT count(*), md5(string_agg(t::text || ctid, ' ' ORDER BY id)) FROM t WHERE id > 0; SELECT count(*) FROM t WHERE few = 'few 3';
+	SELECT count(*) FROM u; SELECT count(*) FROM sofort.verify('t')};
+my $contents = $node->safe_psql('original', $look);
+my $crashed = $contents =~ s/^100$/0/mr;    # the unlogged table
+
+foreach my $case (
+	[ 'store-created', 2, 0 ], [ 'store-clone-blocks', 1, 0 ], [ 'store-clone-blocks', 10, 0 ],
+	[ 'pmem-published', 500, 0 ], [ 'prepare-durable', 1, 0 ], [ 'commit-before-stamp', 1, 1 ], [ 'commit-stamped', 1, 1 ])
+{
+	my ($point, $nth, $whole) = @$case;
+	my $what = "killed at $point ($nth)";
+	$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS copy');
+	ok($node->crash_at($point, 'CREATE DATABASE copy TEMPLATE original', $nth), $what);
+	$node->start;
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_database WHERE datname = 'copy'}), $whole, "$what: database");
+	$node->wait_until("SELECT stores = $tables * (1 + $whole) FROM sofort.pool");
+	is($node->safe_psql('postgres', 'SELECT stores FROM sofort.pool'), $tables * (1 + $whole), "$what: stores");
+	is($node->safe_psql('original', $look), $crashed, "$what: template");
+	is($node->safe_psql('copy', $look), $crashed, "$what: copy") if $whole;
+}
+is($node->verify_problems, '', 'verify');
+
+# an error leaves nothing; a copy lives on its own
+$node->safe_psql('postgres', 'DROP DATABASE copy');
+$node->arm('store-clone-blocks', 'error', 5);
+is($node->error_of('CREATE DATABASE copy TEMPLATE original'), 'XX000: stop point "store-clone-blocks" raised an error', 'an error');
+is($node->safe_psql('postgres', 'SELECT stores FROM sofort.pool'), $tables, 'no store is left');
+$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE original');
+$node->safe_psql('copy', q{UPDATE t SET few = 'changed', long = long || 'x' WHERE id <= 100; DELETE FROM t WHERE id > 3000});
+$node->kill9;
+$node->start;
+is($node->safe_psql('original', $look), $crashed, 'the template has not changed');
+is($node->safe_psql('copy', q{SELECT count(*), count(*) FILTER (WHERE few = 'changed') FROM t}), '2770|93', 'its copy has');
+$node->safe_psql('postgres', 'DROP DATABASE original');
+is($node->safe_psql('copy', q{SELECT count(*), count(*) FILTER (WHERE few = 'changed') FROM t; SELECT count(*) FROM sofort.verify('t')}), "2770|93\n0", 'and needs it no more');
+is($node->verify_problems, '', 'verify');
+
+$node->stop;
+$node->teardown_node;
+done_testing();
