@@ -68,6 +68,22 @@ SELECT count(*) FROM t;
 SELECT reads = (SELECT blocks FROM sofort.tables WHERE relation = 't'::regclass), writes, waited FROM pg_temp.delays();
 RESET enable_indexscan;
 SET enable_seqscan = off;
+-- an index in the pool: head of the leaf, its entry; the inner node above, if that is there, too
+ALTER INDEX t_pkey SET (placement = hybrid);
+REINDEX TABLE t;
+EXECUTE get(2000);
+SELECT pg_temp.mark();
+EXECUTE get(2000);
+SELECT reads, writes, waited FROM pg_temp.delays();
+ALTER INDEX t_pkey SET (placement = pmem);
+REINDEX TABLE t;
+EXECUTE get(2000);
+SELECT pg_temp.mark();
+EXECUTE get(2000);
+SELECT reads, writes, waited FROM pg_temp.delays();
+ALTER INDEX t_pkey RESET (placement);
+REINDEX TABLE t;
+EXECUTE get(2000);
 RESET sofort.scm_read_latency;
 
 -- writes: each drain once

@@ -35,6 +35,7 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 				*version = v;
 				return node;
 			}
+			node_miss(tree, node);
 			slot = tree_count_before(tree, node, v, node_entries(tree, node),
 									 Min(node->n, tree->inner_capacity), probe, true);
 			if (slot < 0)
@@ -42,6 +43,7 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 			child = node_child(tree, node, slot);
 			if (!node_unchanged(node, v))
 				break;
+			node_prefetch(tree, child, node->level - 1);
 			child_version = node_version(tree, child);
 			if (!node_unchanged(node, v))
 				break;
@@ -242,6 +244,7 @@ try_pair(Tree *tree, const Descent *d, const TreeProbe *probe, TreeNode **child,
 	int			slot;
 
 	*merged = false;
+	node_miss(tree, node);
 	slot = tree_count_before(tree, node, v, node_entries(tree, node), n, probe, true);
 	if (slot < 0)
 		return false;

@@ -174,12 +174,14 @@ step_down(Tree *tree, Descent *d, const TreeProbe *probe)
 	int			slot;
 	TreeNode   *child;
 
+	node_miss(tree, node);
 	slot = tree_count_before(tree, node, d->version, node_entries(tree, node), n, probe, true);
 	if (slot < 0)
 		return false;
 	child = node_child(tree, node, slot);
 	if (!node_unchanged(node, d->version))
 		return false;
+	node_prefetch(tree, child, node->level - 1);
 	d->grand = d->parent;
 	d->grand_version = d->parent_version;
 	d->parent_slot = d->slot;

@@ -16,12 +16,14 @@
 #include "sofort/indexam/tree.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/latency.h"
 #include "sofort/pmem/pool.h"
 #include "storage/spin.h"
 
 #define VERSION_LATCHED		UINT64CONST(1)
 #define VERSION_OBSOLETE	UINT64CONST(2)
 #define VERSION_STEP		4
+#define TREE_LEAF_HEAD_LINES 2		/* of a leaf in the pool: header, fingerprints */
 #define VERSION_LIFE(v)		((uint32) ((v) >> 32))
 
 /* All but root and space; NULL if the arena is full. */
@@ -197,6 +199,37 @@ bytes_compare(const uint8 *a, const uint8 *b, int len)
 }
 
 /* ---- descending ---- */
+
+/*
+ * A descent comes to this node next.  In slow memory its lines are better fetched
+ * side by side than one after the other by the search.  (Of a leaf only the head
+ * is read for sure: which entries are, the fingerprints in it tell.  Above the
+ * lowest inner level, and in DRAM, that would cost more than it gains.)
+ */
+static inline void
+node_prefetch(const Tree *tree, const TreeNode *node, int level)
+{
+	int			lines = 0;
+
+	if (level == 0 && tree_in_pool(tree))
+		lines = TREE_LEAF_HEAD_LINES;
+	else if (level == 1 && tree->placement == TREE_PMEM)
+		lines = TREE_NODE_SIZE / PM_LINE;
+	for (int i = 0; i < lines; i++)
+		__builtin_prefetch((const char *) node + i * PM_LINE);
+}
+
+/*
+ * Emulation: an inner node in the pool was read.  Above the lowest of these
+ * levels there are few nodes, which are taken for cached.
+ */
+static inline void
+node_miss(const Tree *tree, const TreeNode *node)
+{
+	if (unlikely(sofort_scm_read_latency != 0) && node->level == 1 &&
+		tree->placement == TREE_PMEM)
+		pm_read_miss(1);
+}
 
 /* Where a descent is: a node, its parent and grandparent, and their versions */
 typedef struct Descent

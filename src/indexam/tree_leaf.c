@@ -223,6 +223,7 @@ leaf_copy_sorted(Tree *tree, const TreeNode *node, uint64 v, const TreeOrder *or
 {
 	uint64		slots = leaf_slots(pool_leaf(node));
 
+	pm_read_miss(1);
 	out->n = copy_slots(tree, node, v, slots, out->entries);
 	if (out->n < 0)
 		return false;
@@ -239,7 +240,7 @@ leaf_find(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *probe)
 	uint64		slots = leaf_slots(leaf) & slots_with(leaf, fingerprint(tree, probe->bytes));
 	uint8		copy[TREE_MAX_STRIDE];
 
-	pm_read_miss(1);
+	pm_read_miss(slots != 0 ? 2 : 1);
 	for (; slots != 0; slots &= slots - 1)
 	{
 		int			slot = __builtin_ctzll(slots);

@@ -61,10 +61,12 @@ descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *
 	while (node->level > 0)
 	{
 		int			n = Min(node->n, tree->inner_capacity);
-		int			slot = choose_child(tree, node, v, n, seek, before);
+		int			slot;
 		TreeNode   *child;
 		uint64		child_version;
 
+		node_miss(tree, node);
+		slot = choose_child(tree, node, v, n, seek, before);
 		if (slot < 0)
 			return NULL;
 		if (path != NULL && path->height < TREE_MAX_LEVELS)
@@ -73,6 +75,7 @@ descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *
 		note_fences(tree, node, slot, n, leaf);
 		if (!node_unchanged(node, v))
 			return NULL;
+		node_prefetch(tree, child, node->level - 1);
 		child_version = node_version(tree, child);
 		if (!node_unchanged(node, v))
 			return NULL;
