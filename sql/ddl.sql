@@ -92,6 +92,21 @@ SELECT pg_temp.check_d();
 SELECT * FROM s_ams WHERE relname LIKE 's\_d%' ORDER BY 1;
 ALTER TABLE s_d SET ACCESS METHOD sofort;
 SELECT pg_temp.check_d();
+-- values that heap keeps out of line, and a column that needs a TOAST table since it was added
+CREATE TABLE s_wide (id int, fixed char(10)) USING sofort WITH (toast.autovacuum_enabled = off);
+SELECT reltoastrelid <> 0 AS has_toast_table FROM pg_class WHERE relname = 's_wide';
+ALTER TABLE s_wide ADD t text;
+ALTER TABLE s_wide ALTER t SET STORAGE EXTERNAL;
+INSERT INTO s_wide SELECT i, i, repeat(md5(i::text), 1000) FROM generate_series(1, 5) i;
+SELECT pg_relation_size(reltoastrelid) AS toast_bytes FROM pg_class WHERE relname = 's_wide';
+ALTER TABLE s_wide SET ACCESS METHOD heap;
+SELECT count(*), bool_and(t = repeat(md5(id::text), 1000)) AS same FROM s_wide;
+ALTER TABLE s_wide SET ACCESS METHOD sofort;
+SELECT count(*), bool_and(t = repeat(md5(id::text), 1000)) AS same FROM s_wide;
+SELECT pg_relation_size(reltoastrelid) AS toast_bytes FROM pg_class WHERE relname = 's_wide';
+VACUUM FULL s_wide;
+SELECT count(*), bool_and(t = repeat(md5(id::text), 1000)) AS same FROM s_wide;
+DROP TABLE s_wide;
 -- TRUNCATE
 SELECT pg_temp.twin('TRUNCATE @d');
 SELECT pg_temp.check_d();

@@ -17,19 +17,15 @@
 #include "am_internal.h"
 #include "partial.h"
 
-/* Rows of a table block that have a place in a row id */
-#define BLOCK_ROWS	256
-
 static void
 check_tid(Relation index, const ItemPointerData *tid)
 {
-	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(tid);
-
-	if (offset < 1 || offset > BLOCK_ROWS)
+	if (!row_tid_is_valid(tid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("row (%u,%u) cannot be indexed by sofort index \"%s\"",
-						ItemPointerGetBlockNumberNoCheck(tid), offset,
+						ItemPointerGetBlockNumberNoCheck(tid),
+						ItemPointerGetOffsetNumberNoCheck(tid),
 						RelationGetRelationName(index))));
 }
 
@@ -82,9 +78,7 @@ index_form_private_entry(const IndexKeys *keys, const Datum *values, const bool 
 
 	check_tid(keys->index, tid);
 	needs_tuple = keys_encode(format, values, isnull, entry);
-	tree_entry_set_row(entry + format->key_len,
-					   ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 8) |
-					   (uint64) (ItemPointerGetOffsetNumberNoCheck(tid) - 1));
+	tree_entry_set_row(entry + format->key_len, row_from_tid(tid));
 	if (!format->has_tuples)
 		return;
 	if (needs_tuple)

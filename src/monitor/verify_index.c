@@ -74,12 +74,14 @@ typedef struct IndexCheck
 static void
 problem(IndexCheck *check, const char *kind, uint64 row, const char *text)
 {
+	ItemPointerData tid;
 	char		place[64];
 
 	if (++check->nreports > MAX_REPORTS)
 		return;
-	snprintf(place, sizeof(place), "row (" UINT64_FORMAT "," UINT64_FORMAT ")",
-			 row / SOFORT_BLOCK_ROWS, row % SOFORT_BLOCK_ROWS + 1);
+	row_to_tid(row, &tid);
+	snprintf(place, sizeof(place), "row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&tid),
+			 ItemPointerGetOffsetNumberNoCheck(&tid));
 	check->report(check->arg, kind, place, text);
 }
 

@@ -210,12 +210,14 @@ verify_row(const Verify *v, const RowRef *ref)
 	uint64		begin = word_read(&ref->words->begin);
 	uint64		end = word_read(&ref->words->end);
 	const uint64 *successor = successor_slot(ref->block, ref->index);
+	ItemPointerData tid;
 	char		place[64];
 
 	if (begin == WORD_EMPTY)
 		return;
-	snprintf(place, sizeof(place), "row (" UINT64_FORMAT ",%u)", ref->row / SOFORT_BLOCK_ROWS,
-			 ref->index + 1);
+	row_to_tid(ref->row, &tid);
+	snprintf(place, sizeof(place), "row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&tid),
+			 ItemPointerGetOffsetNumberNoCheck(&tid));
 	verify_word(v, place, "begin", begin, true);
 	verify_word(v, place, "end", end, false);
 	if (WORD_TAG(begin) == WORD_TAG_STAMP && end == WORD_EMPTY && successor != NULL &&

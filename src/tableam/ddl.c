@@ -100,16 +100,27 @@ tableam_relation_size(Relation rel, ForkNumber fork)
 
 	if (fork != MAIN_FORKNUM && fork != InvalidForkNumber)
 		return 0;
-	nblocks = store_nblocks(store_open(rel));
+	nblocks = store_tid_blocks(store_open(rel));
 	compat_no_prefetch(nblocks);
 	return (uint64) nblocks * BLCKSZ;
 }
 
-/* Values of any size are the store's business. */
+/*
+ * Values of any size are the store's business, and a sofort table's TOAST table
+ * stays empty.  But it is there whenever a heap table would have one: ALTER TABLE
+ * SET ACCESS METHOD heap fills it and cannot make it, and toast.* parameters are
+ * kept with it.
+ */
 bool
 tableam_needs_toast_table(Relation rel)
 {
-	return false;
+	return GetHeapamTableAmRoutine()->relation_needs_toast_table(rel);
+}
+
+Oid
+tableam_toast_am(Relation rel)
+{
+	return HEAP_TABLE_AM_OID;
 }
 
 /*

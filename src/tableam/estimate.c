@@ -25,12 +25,11 @@
 
 /*
  * A table that was never analyzed and is nearly empty now is planned as if it
- * had this many pages, for the reason that heap gives: plans are made before
- * the data are loaded.
+ * had this many full pages, for the reason that heap gives: plans are made
+ * before the data are loaded.  (A parent of others: as if those it has were full.)
  */
 #define ASSUMED_PAGES			10
 
-#define SMALL_BLOCKS			5	/* of 8, 16, 32, 64, 128 rows */
 #define SAMPLE_BLOCKS			16
 
 /* Row ids with storage in the first n blocks: 8, 16, 32, 64, 128, 256, 256 ... */
@@ -39,9 +38,10 @@ capacity(BlockNumber n)
 {
 	double		rows = 0;
 
-	for (BlockNumber b = 0; b < Min(n, SMALL_BLOCKS); b++)
+	for (BlockNumber b = 0; b < Min(n, STORE_SMALL_BLOCKS); b++)
 		rows += SOFORT_FIRST_BLOCK_ROWS << b;
-	return n <= SMALL_BLOCKS ? rows : rows + (double) (n - SMALL_BLOCKS) * SOFORT_BLOCK_ROWS;
+	return n <= STORE_SMALL_BLOCKS ? rows :
+		rows + (double) (n - STORE_SMALL_BLOCKS) * SOFORT_BLOCK_ROWS;
 }
 
 /* Rows that are not ended, extrapolated from a few blocks. */
@@ -72,9 +72,23 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 }
 
 /*
- * Rows: those that the store has counted, which are the committed ones.  Where
- * many row ids are not accounted for (rows of open transactions, such as our
- * own, or free ones), a few blocks are looked at.  Pages: of a heap, see above.
+ * Does pg_class still describe the table?  As for heap, its reltuples stands while
+ * the table has as many blocks as it had then.  (With 0 pages and some rows
+ * somebody has set both by hand.)
+ */
+static bool
+statistics_stand(Relation rel, StoreDesc *store)
+{
+	BlockNumber relpages = (BlockNumber) rel->rd_rel->relpages;
+
+	return rel->rd_rel->reltuples > 0 && (relpages == 0 || relpages == store_tid_blocks(store));
+}
+
+/*
+ * Rows: those of pg_class, or those that the store has counted, which are the
+ * committed ones.  Where many row ids are not accounted for (rows of open
+ * transactions, such as our own, or free ones), a few blocks are looked at.
+ * Pages: of a heap, see above.
  */
 void
 tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, double *tuples,
@@ -96,11 +110,14 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 	npages = ceil((rows + (double) dead) /
 				  (HEAP_PAGE_BYTES / (MAXALIGN(width) + LINE_POINTER_BYTES)));
 
-	if (npages < ASSUMED_PAGES && rel->rd_rel->reltuples < 0 && !rel->rd_rel->relhassubclass)
+	if (statistics_stand(rel, store))
+		rows = rel->rd_rel->reltuples;
+	else if (npages < ASSUMED_PAGES && rel->rd_rel->reltuples < 0)
 	{
-		npages = ASSUMED_PAGES;
-		/* (not aligned, as heap's own estimate) */
-		rows = (double) ASSUMED_PAGES * (HEAP_PAGE_BYTES / (width + LINE_POINTER_BYTES));
+		if (!rel->rd_rel->relhassubclass)
+			npages = ASSUMED_PAGES;
+		/* full ones (not aligned, as heap's own estimate) */
+		rows = npages * (HEAP_PAGE_BYTES / (width + LINE_POINTER_BYTES));
 	}
 
 	*pages = (BlockNumber) Min(npages, MaxBlockNumber);

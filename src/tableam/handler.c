@@ -60,6 +60,7 @@ static const TableAmRoutine sofort_routine = {
 
 	.relation_size = tableam_relation_size,
 	.relation_needs_toast_table = tableam_needs_toast_table,
+	.relation_toast_am = tableam_toast_am,
 	.relation_estimate_size = tableam_estimate_size,
 
 	COMPAT_BITMAP_CALLBACKS,

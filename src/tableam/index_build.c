@@ -299,15 +299,15 @@ build_root(BuildState *build, const RowRef *root)
 	}
 }
 
-/* The next root at or after *row within the block, to *ref. */
+/* The next root at or after *position within the block, to *ref. */
 static bool
-next_root(StoreDesc *store, uint64 *row, uint64 end, RowRef *ref)
+next_root(StoreDesc *store, uint64 *position, uint64 end, RowRef *ref)
 {
-	for (; *row < end; (*row)++)
+	for (; *position < end; (*position)++)
 	{
 		uint64		begin;
 
-		if (!store_locate(store, *row, ref))
+		if (!store_locate(store, row_from_position(*position), ref))
 			return false;
 		begin = word_read(&ref->words->begin);
 		if (begin != WORD_EMPTY && WORD_TAG(begin) != WORD_TAG_ABORTED &&
@@ -320,12 +320,12 @@ next_root(StoreDesc *store, uint64 *row, uint64 end, RowRef *ref)
 static void
 build_block(BuildState *build, BlockNumber block)
 {
-	uint64		row = (uint64) block * SOFORT_BLOCK_ROWS;
-	uint64		end = row + SOFORT_BLOCK_ROWS;
+	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
+	uint64		end = position + SOFORT_BLOCK_ROWS;
 	RowRef		root;
 
-	pm_read_miss(1);
-	for (; next_root(build->store, &row, end, &root); row++)
+	pm_read_miss(store_blocks_in(build->store, block));
+	for (; next_root(build->store, &position, end, &root); position++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		build_root(build, &root);
@@ -436,13 +436,13 @@ static void
 validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
 			   ValidateIndexState *state)
 {
-	uint64		row = (uint64) block * SOFORT_BLOCK_ROWS;
-	uint64		end = row + SOFORT_BLOCK_ROWS;
+	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
+	uint64		end = position + SOFORT_BLOCK_ROWS;
 	RowRef		root;
 	RowRef		found;
 
-	pm_read_miss(1);
-	for (; next_root(build->store, &row, end, &root); row++)
+	pm_read_miss(store_blocks_in(build->store, block));
+	for (; next_root(build->store, &position, end, &root); position++)
 	{
 		ItemPointerData tid;
 
@@ -473,7 +473,7 @@ tableam_index_validate_scan(Relation rel, Relation index, IndexInfo *info, Snaps
 
 	build_begin(&build, rel, index, info);
 	build.snapshot = snapshot;
-	nblocks = store_nblocks(build.store);
+	nblocks = store_tid_blocks(build.store);
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, nblocks);
 	for (BlockNumber block = 0; block < nblocks; block++)
 	{

@@ -36,12 +36,12 @@ scan_reset(SofortScan scan, struct ScanKeyData *key)
 	if (base->rs_parallel != NULL)
 		scan->nblocks = ((ParallelBlockTableScanDesc) base->rs_parallel)->phs_nblocks;
 	else
-		scan->nblocks = store_nblocks(scan->store);
+		scan->nblocks = store_tid_blocks(scan->store);
 
 	scan->first_block = 0;
 	scan->end_block = scan->nblocks;
-	scan->min_row = 0;
-	scan->max_row = PG_UINT64_MAX;
+	scan->min_position = 0;
+	scan->max_position = PG_UINT64_MAX;
 	scan->started = false;
 	scan->block = InvalidBlockNumber;
 	scan->nrows = 0;
@@ -148,27 +148,27 @@ version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 static void
 tableam_collect_rows(SofortScan scan, BlockNumber block)
 {
-	uint64		row = (uint64) block * SOFORT_BLOCK_ROWS;
-	uint64		last = row + SOFORT_BLOCK_ROWS - 1;
+	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
+	uint64		last = position + SOFORT_BLOCK_ROWS - 1;
 	int			n = 0;
 
 	CHECK_FOR_INTERRUPTS();
 	scan->block = block;
-	row = Max(row, scan->min_row);
-	last = Min(last, scan->max_row);
+	position = Max(position, scan->min_position);
+	last = Min(last, scan->max_position);
 
 	/* pg_statio_user_tables: a block that is in memory, as all are */
 	pgstat_count_buffer_read(scan->base.rs_rd);
 	pgstat_count_buffer_hit(scan->base.rs_rd);
-	pm_read_miss(1);
+	pm_read_miss(store_blocks_in(scan->reader, block));
 	epoch_enter();
-	for (; row <= last; row++)
+	for (; position <= last; position++)
 	{
 		RowRef	   *ref = &scan->rows[n];
 		uint64		begin;
 
 		/* a block has storage for its first rows only, or for none */
-		if (!store_locate(scan->reader, row, ref))
+		if (!store_locate(scan->reader, row_from_position(position), ref))
 			break;
 		begin = word_read(&ref->words->begin);
 		if (begin == WORD_EMPTY)
@@ -334,8 +334,8 @@ tableam_scan_set_tidrange(TableScanDesc base, ItemPointer mintid, ItemPointer ma
 		scan->first_block = scan->end_block = 0;
 		return;
 	}
-	scan->min_row = lo;
-	scan->max_row = end - 1;
+	scan->min_position = lo;
+	scan->max_position = end - 1;
 	scan->first_block = (BlockNumber) (lo / SOFORT_BLOCK_ROWS);
 	scan->end_block = (BlockNumber) ((end - 1) / SOFORT_BLOCK_ROWS) + 1;
 }

@@ -58,7 +58,7 @@ bool
 tableam_bitmap_block(SofortScan scan, BlockNumber block, const OffsetNumber *offsets,
 					 int noffsets)
 {
-	uint64		first_row = (uint64) block * SOFORT_BLOCK_ROWS;
+	uint64		first = (uint64) block * SOFORT_BLOCK_ROWS;
 
 	scan->nrows = 0;
 	scan->next = 0;
@@ -71,14 +71,14 @@ tableam_bitmap_block(SofortScan scan, BlockNumber block, const OffsetNumber *off
 			OffsetNumber offset = offsets[i];
 
 			if (offset >= FirstOffsetNumber && offset <= SOFORT_BLOCK_ROWS)
-				add_visible_version(scan, first_row + offset - 1);
+				add_visible_version(scan, row_from_position(first + offset - 1));
 		}
 	}
 	else
 	{
 		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
-			if (is_root(scan, first_row + i))
-				add_visible_version(scan, first_row + i);
+			if (is_root(scan, row_from_position(first + i)))
+				add_visible_version(scan, row_from_position(first + i));
 	}
 	epoch_exit();
 	return scan->nrows > 0;
@@ -118,8 +118,20 @@ tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
 		scan->block = tableam_next_block(scan, ForwardScanDirection);
 
 	scan->started = BlockNumberIsValid(scan->block);
-	pm_read_miss(1);
+	if (scan->started)
+		pm_read_miss(store_blocks_in(scan->store, scan->block));
 	return scan->started;
+}
+
+/* The last offset of the current block that may have a row */
+static OffsetNumber
+last_offset(SofortScan scan)
+{
+	uint32		n = store_blocks_in(scan->store, scan->block);
+
+	if (scan->block == 0)
+		return (OffsetNumber) ((SOFORT_FIRST_BLOCK_ROWS << n) - SOFORT_FIRST_BLOCK_ROWS);
+	return store_block(scan->store, store_first_block(scan->block)) ? SOFORT_BLOCK_ROWS : 0;
 }
 
 bool
@@ -127,8 +139,7 @@ tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, Tuple
 {
 	SofortScan	scan = (SofortScan) base;
 	TsmRoutine *tsm = state->tsmroutine;
-	BlockHeader *block = store_block(scan->store, scan->block);
-	OffsetNumber last = block ? block->capacity : 0;
+	OffsetNumber last = last_offset(scan);
 
 	for (;;)
 	{
@@ -142,8 +153,9 @@ tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, Tuple
 			break;
 
 		epoch_enter();
-		visible = store_locate(scan->store, (uint64) scan->block * SOFORT_BLOCK_ROWS +
-							   offset - 1, &ref) &&
+		visible = store_locate(scan->store,
+							   row_from_position((uint64) scan->block * SOFORT_BLOCK_ROWS +
+												 offset - 1), &ref) &&
 			word_read(&ref.words->begin) != WORD_EMPTY;
 		if (visible)
 		{
@@ -223,16 +235,16 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 	uint64		horizon = txn_widen(oldest_xmin);
 
 	if (scan->next == 0)
-		pm_read_miss(1);
+		pm_read_miss(store_blocks_in(scan->store, scan->block));
 	while (scan->next < SOFORT_BLOCK_ROWS)
 	{
-		uint64		row = (uint64) scan->block * SOFORT_BLOCK_ROWS + scan->next++;
+		uint64		position = (uint64) scan->block * SOFORT_BLOCK_ROWS + scan->next++;
 		TransactionId xid = InvalidTransactionId;
 		TxnVersionState state = VERSION_FREE;
 		RowRef		ref;
 
 		epoch_enter();
-		if (store_locate(scan->store, row, &ref))
+		if (store_locate(scan->store, row_from_position(position), &ref))
 			state = txn_version_state(ref.words, horizon, &xid);
 		epoch_exit();
 

@@ -76,7 +76,7 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	vac->horizon = txn_horizon(rel);
 	store_vacuum_begin(vac->store);
-	vac->nblocks = store_nblocks(vac->store);
+	vac->nblocks = store_tid_blocks(vac->store);
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
 	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
 	vac->index_stats = palloc0((vac->nindexes + 1) * sizeof(IndexBulkDeleteResult *));
@@ -174,7 +174,8 @@ free_dead_rows(VacuumState *vac)
 
 		/* a block at a time */
 		while (next < vac->ndead &&
-			   vac->dead[next] / SOFORT_BLOCK_ROWS == vac->dead[done] / SOFORT_BLOCK_ROWS)
+			   row_to_position(vac->dead[next]) / SOFORT_BLOCK_ROWS ==
+			   row_to_position(vac->dead[done]) / SOFORT_BLOCK_ROWS)
 			next++;
 		compat_vacuum_delay_point();
 		store_free_rows(vac->rel, vac->store, vac->dead + done, (int) (next - done));
@@ -213,6 +214,18 @@ cleanup_indexes(VacuumState *vac)
  */
 
 static void
+prune_block(VacuumState *vac, BlockNumber block, StorePruneResult *result)
+{
+	store_prune_block(vac->rel, vac->store, block, vac->horizon, result);
+	memcpy(vac->dead + vac->ndead, result->dead, result->ndead * sizeof(uint64));
+	vac->ndead += result->ndead;
+	vac->dead_roots += result->ndead;
+	vac->live += result->nlive;
+	vac->recently_dead += result->nrecently_dead;
+	vac->removed += result->nfreed;
+}
+
+static void
 prune_table(VacuumState *vac)
 {
 	StorePruneResult *result = palloc(sizeof(StorePruneResult));
@@ -223,18 +236,16 @@ prune_table(VacuumState *vac)
 
 	for (BlockNumber block = 0; block < vac->nblocks; block++)
 	{
+		int64		before;
+
 		compat_vacuum_delay_point();
 		if (vac->ndead + SOFORT_BLOCK_ROWS > vac->max_dead)
 			free_dead_rows(vac);
 
-		store_prune_block(vac->rel, vac->store, block, vac->horizon, result);
-		memcpy(vac->dead + vac->ndead, result->dead, result->ndead * sizeof(uint64));
-		vac->ndead += result->ndead;
-		vac->dead_roots += result->ndead;
-		vac->dead_blocks += result->ndead > 0 ? 1 : 0;
-		vac->live += result->nlive;
-		vac->recently_dead += result->nrecently_dead;
-		vac->removed += result->nfreed;
+		before = vac->ndead;
+		for (uint32 i = 0; i < store_blocks_in(vac->store, block); i++)
+			prune_block(vac, store_first_block(block) + i, result);
+		vac->dead_blocks += vac->ndead > before ? 1 : 0;
 
 		if (VacuumCostActive)
 			VacuumCostBalance += VacuumCostPageHit;
@@ -257,7 +268,7 @@ update_statistics(VacuumState *vac, TransactionId oldest_xmin, MultiXactId oldes
 	Form_pg_class form = vac->rel->rd_rel;
 
 	store_note_settled(vac->store, vac->live);
-	compat_update_relstats(vac->rel, store_nblocks(vac->store), (double) vac->live,
+	compat_update_relstats(vac->rel, store_tid_blocks(vac->store), (double) vac->live,
 						   vac->nindexes > 0,
 						   TransactionIdIsValid(form->relfrozenxid) ? oldest_xmin :
 						   InvalidTransactionId,
@@ -336,7 +347,7 @@ report_table(VacuumState *vac, const VacuumParams *params, StringInfo buf)
 					 get_namespace_name(RelationGetNamespace(vac->rel)),
 					 RelationGetRelationName(vac->rel), vac->index_scans);
 	appendStringInfo(buf, _("pages: %u removed, %u remain, %u scanned (%.2f%% of total)\n"),
-					 vac->released, store_nblocks(vac->store), total, 100.0);
+					 vac->released, store_tid_blocks(vac->store), total, 100.0);
 	appendStringInfo(buf,
 					 _("tuples: %lld removed, %lld remain, %lld are dead but not yet removable\n"),
 					 (long long) vac->removed,

@@ -10,6 +10,7 @@
 
 #include "sofort/compat/compat.h"
 #include "sofort/indexam/keys.h"
+#include "sofort/store/store.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
@@ -175,9 +176,7 @@ extern TreeResult index_insert_into(const IndexKeys *keys, Tree *tree, const uin
 static inline void
 index_entry_tid(const IndexKeys *keys, const uint8 *entry, ItemPointer tid)
 {
-	uint64		row = keys_entry_row(&keys->format, entry);
-
-	ItemPointerSet(tid, (BlockNumber) (row >> 8), (OffsetNumber) ((row & 0xff) + 1));
+	row_to_tid(keys_entry_row(&keys->format, entry), tid);
 }
 
 #endif							/* SOFORT_INDEXAM_REGISTRY_H */

@@ -3,8 +3,10 @@
  * store.h
  *	  The data of a relation: columns, dictionaries, blocks, row versions.
  *
- * Row id r: virtual block r / 256, offset r % 256 + 1.  The first blocks have
- * storage for 8, 16, 32, 64, 128 rows, all later ones for 256.
+ * Row id r: row r % 256 of block r / 256.  The first blocks have storage for 8,
+ * 16, 32, 64, 128 rows, all later ones for 256.  PostgreSQL knows TIDs: to it the
+ * first five blocks are one, block 0 with 248 rows, and each later one is a
+ * block.  So a small table has the TIDs that it would have on heap.
  *
  * A backend works through a StoreDesc, kept in a backend-local hash by store
  * id.  (Not in rd_amcache: an invalidation frees that while a scan holds it.)
@@ -19,6 +21,7 @@
 #include "access/tupdesc.h"
 #include "executor/tuptable.h"
 #include "port/atomics.h"
+#include "port/pg_bitutils.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
 #include "sofort/txn/words.h"
@@ -36,18 +39,52 @@ extern int	store_lwlocks(void);	/* of the named tranche "sofort_store" */
 extern void store_startup(void);
 
 /* ---- row ids ---- */
+#define STORE_SMALL_BLOCKS		5	/* of 8, 16, 32, 64, 128 rows */
+
+/*
+ * A position is a TID as a number: block * 256 + offset - 1.  Positions order
+ * rows as row ids do.
+ */
+static inline uint64
+row_from_position(uint64 position)
+{
+	uint32		small;
+
+	if (likely(position >= SOFORT_BLOCK_ROWS))
+		return position + (STORE_SMALL_BLOCKS - 1) * SOFORT_BLOCK_ROWS;
+	/* 0..7 are in block 0, 8..23 in block 1, 24..55 in block 2 ... */
+	small = pg_leftmost_one_pos32((uint32) position / SOFORT_FIRST_BLOCK_ROWS + 1);
+	if (small >= STORE_SMALL_BLOCKS)	/* 248..255 */
+		return SOFORT_BLOCK_ROWS - 1;	/* in block 0, which has no such row */
+	return small * SOFORT_BLOCK_ROWS +
+		position - ((SOFORT_FIRST_BLOCK_ROWS << small) - SOFORT_FIRST_BLOCK_ROWS);
+}
+
+static inline uint64
+row_to_position(uint64 row)
+{
+	uint32		small;
+
+	if (likely(row >= STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS))
+		return row - (STORE_SMALL_BLOCKS - 1) * SOFORT_BLOCK_ROWS;
+	small = (uint32) row / SOFORT_BLOCK_ROWS;
+	return row % SOFORT_BLOCK_ROWS + ((SOFORT_FIRST_BLOCK_ROWS << small) - SOFORT_FIRST_BLOCK_ROWS);
+}
+
 static inline uint64
 row_from_tid(const ItemPointerData *tid)
 {
-	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) * SOFORT_BLOCK_ROWS +
-		ItemPointerGetOffsetNumberNoCheck(tid) - 1;
+	return row_from_position((uint64) ItemPointerGetBlockNumberNoCheck(tid) * SOFORT_BLOCK_ROWS +
+							 ItemPointerGetOffsetNumberNoCheck(tid) - 1);
 }
 
 static inline void
 row_to_tid(uint64 row, ItemPointer tid)
 {
-	ItemPointerSet(tid, (BlockNumber) (row / SOFORT_BLOCK_ROWS),
-				   (OffsetNumber) (row % SOFORT_BLOCK_ROWS + 1));
+	uint64		position = row_to_position(row);
+
+	ItemPointerSet(tid, (BlockNumber) (position / SOFORT_BLOCK_ROWS),
+				   (OffsetNumber) (position % SOFORT_BLOCK_ROWS + 1));
 }
 
 /* Is this a tid that row_from_tid() understands (offset 1..256)? */
@@ -179,6 +216,28 @@ typedef struct RowRef
 
 /* Number of blocks in use (BlockNumber of the last + 1). */
 extern BlockNumber store_nblocks(StoreDesc *store);
+
+/* The same as PostgreSQL counts them, see above */
+static inline BlockNumber
+store_tid_blocks(StoreDesc *store)
+{
+	BlockNumber n = store_nblocks(store);
+
+	return n <= STORE_SMALL_BLOCKS ? Min(n, 1) : n - (STORE_SMALL_BLOCKS - 1);
+}
+
+/* The blocks that lie in one of PostgreSQL's: the first, and how many */
+static inline BlockNumber
+store_first_block(BlockNumber tid_block)
+{
+	return tid_block > 0 ? tid_block + STORE_SMALL_BLOCKS - 1 : 0;
+}
+
+static inline uint32
+store_blocks_in(StoreDesc *store, BlockNumber tid_block)
+{
+	return tid_block > 0 ? 1 : Min(store_nblocks(store), STORE_SMALL_BLOCKS);
+}
 
 /* Block, or NULL if it has no storage. */
 extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);

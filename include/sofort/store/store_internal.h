@@ -24,7 +24,6 @@
 #include "utils/memutils.h"
 
 /* Blocks below this one have fewer than 256 rows: 8, 16, 32, 64, 128. */
-#define STORE_SMALL_BLOCKS		5
 
 /* Blocks below this one are allocated one by one and have the first shape; the
  * encodings are decided when this block is made (1,016 rows before it). */

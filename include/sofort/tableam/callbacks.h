@@ -30,11 +30,11 @@ typedef struct SofortScanData
 	TupleDesc	reader_desc;
 	ParallelBlockTableScanWorkerData *worker;	/* parallel scans only */
 
-	BlockNumber nblocks;		/* of the relation when the scan started */
+	BlockNumber nblocks;		/* of the relation when the scan started, as TIDs count */
 	BlockNumber first_block;	/* scan [first_block, end_block) */
 	BlockNumber end_block;
-	uint64		min_row;		/* and only rows within, inclusive */
-	uint64		max_row;
+	uint64		min_position;	/* and only rows within, inclusive */
+	uint64		max_position;
 
 	bool		tested;			/* rows[] holds visible rows only */
 	bool		check_conflicts;	/* SSI wants to hear of versions */
@@ -136,6 +136,7 @@ extern void tableam_nontransactional_truncate(Relation rel);
 extern void tableam_copy_data(Relation rel, const RelFileLocator *locator);
 extern uint64 tableam_relation_size(Relation rel, ForkNumber fork);
 extern bool tableam_needs_toast_table(Relation rel);
+extern Oid	tableam_toast_am(Relation rel);
 
 /* cluster.c */
 typedef struct TableCopyCounts
