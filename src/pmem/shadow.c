@@ -8,7 +8,8 @@
  * The contract that is tested is that of the hardware: durable is the content
  * that a line had when it was flushed, once the flushing process has drained.
  * (pm_flush() itself may write it back later, and so with more in it.)  Any
- * later content of a line may be durable too, or not.
+ * later content of a line may be durable too, or not: every content that a record
+ * has, and between two of them any of the 8-byte words that differ.
  *
  * A lock makes the order of records that of what they describe.  At a drain
  * the pool is compared with a private copy, so that the record also has all
@@ -381,6 +382,25 @@ shadow_flush(const void *addr, Size len, ShadowCall *site)
 	if (in_pool(addr) && len > 0)
 		record_flush((uint64) ((const char *) addr - PoolBase), len, site);
 	pm_flush(addr, len);
+}
+
+void
+shadow_line_order(const void *addr)
+{
+	uint64		at;
+	ShadowRecord *r;
+
+	if (!in_pool(addr))
+		return;
+	at = (uint64) ((const char *) addr - PoolBase) & ~(uint64) (PM_LINE - 1);
+	lock_log();
+	if (memcmp(live + at, seen + at, PM_LINE) != 0)
+	{
+		r = begin_record(SHADOW_ORDER, NULL);
+		add_line(r, at, live + at);
+		end_record(r, sizeof(ShadowLine));
+	}
+	unlock_log();
 }
 
 void

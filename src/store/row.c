@@ -62,6 +62,8 @@ prepare_row(const ShapePlan *plan, const RowRef *ref)
 	{
 		if (words_straddle(ref->words))
 			pm_persist(&ref->words->begin, sizeof(uint64));
+		else
+			pm_line_order(&ref->words->begin);
 		__atomic_store_n(&ref->words->end, WORD_EMPTY, __ATOMIC_RELEASE);
 	}
 	row_free_references(plan, ref);

@@ -337,6 +337,7 @@ prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, Loc
 		}
 	}
 	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, 1);
+	pm_line_order(d);
 	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, generation, TXN_ENTRY_LOCK + mode);
 	pm_flush(d, sizeof(TcbEntry));
 	txn_drain();

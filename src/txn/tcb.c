@@ -524,7 +524,7 @@ activate(void)
 		txn_drain();			/* the last transaction's stamps */
 	Assert(tcb->overflow == PM_NULL);
 	tcb->state = TCB_MAKE_STATE(TCB_FREE, My.generation, TxnShmem->life);
-	pg_compiler_barrier();
+	pm_line_order(My.tcb);
 	if (s->wrapped)
 	{
 		/* entries of the same generation, 2^14 transactions ago */
@@ -535,9 +535,9 @@ activate(void)
 		s->wrapped = false;
 	}
 	tcb->xid = My.fxid;
-	pg_compiler_barrier();
+	pm_line_order(My.tcb);
 	tcb->state = TCB_MAKE_STATE(TCB_ACTIVE, My.generation, TxnShmem->life);
-	pg_compiler_barrier();
+	pm_line_order(My.tcb);
 	My.durable = true;
 }
 
@@ -594,6 +594,7 @@ txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 
 	/* "what" of an older transaction may stand there: row first */
 	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, count);
+	pm_line_order(d);
 	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, My.generation, kind);
 	if (first)
 		pm_flush(My.tcb, PM_LINE);	/* entry 0 is in that line */

@@ -5,7 +5,7 @@
  *
  * Two pictures of the pool file are kept: what is durable for certain, and what
  * was stored last (what the caches hold).  After a power cut each line is one of
- * the two, or something in between.
+ * the two, or something that it was in between (history.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -33,6 +33,7 @@ static char *durable;
 static char *stored;
 static uint64_t *flushed_at;	/* per line: record whose flush it has */
 static unsigned char *touched;	/* per page */
+static unsigned char *pending;	/* per page: lines that have a history */
 static uint32_t *pages;			/* the touched ones */
 static uint32_t npages;
 static bool pages_sorted;
@@ -197,7 +198,7 @@ log_calls_made(const char *call)
 	{
 		const ShadowRecord *r = record_at(at);
 
-		n += r->kind != SHADOW_CONTROL && is[r->site];
+		n += (r->kind == SHADOW_FLUSH || r->kind == SHADOW_DRAIN) && is[r->site];
 	}
 	return n;
 }
@@ -299,10 +300,23 @@ static void
 read_base(void)
 {
 	char	   *visible = print("%s.visible", base_path);
+	uint32_t	i;
 
 	read_picture(base_path, durable);
 	read_picture(access(visible, F_OK) == 0 ? visible : base_path, stored);
 	free(visible);
+	for (i = 0; i < npages; i++)
+	{
+		uint64_t	at = (uint64_t) pages[i] * PAGE;
+		uint64_t	end = at + PAGE;
+
+		for (; at < end; at += SHADOW_LINE)
+		{
+			if (memcmp(durable + at, stored + at, SHADOW_LINE) != 0)
+				pending[at / PAGE] += history_add(at / SHADOW_LINE, 0,
+												  (const uint64_t *) (stored + at), true);
+		}
+	}
 }
 
 /* Back to the beginning of the log */
@@ -317,12 +331,15 @@ image_restart(void)
 		munmap(stored, pool_bytes);
 		munmap(flushed_at, pool_bytes / SHADOW_LINE * 8);
 		munmap(touched, pool_bytes / PAGE);
+		munmap(pending, pool_bytes / PAGE);
 		munmap(is_lost, pool_bytes / SHADOW_LINE);
 	}
 	durable = sparse(pool_bytes);
 	stored = sparse(pool_bytes);
 	flushed_at = sparse(pool_bytes / SHADOW_LINE * 8);
 	touched = sparse(pool_bytes / PAGE);
+	pending = sparse(pool_bytes / PAGE);
+	history_clear();
 	is_lost = sparse(pool_bytes / SHADOW_LINE);
 	npages = 0;
 	nlost = 0;
@@ -354,8 +371,9 @@ process_of(const ShadowRecord *r)
 }
 
 static void
-apply_stored(const ShadowRecord *r)
+apply_stored(uint64_t at)
 {
+	const ShadowRecord *r = record_at(at);
 	const ShadowLine *line = (const ShadowLine *) (r + 1);
 	uint32_t	i;
 
@@ -363,6 +381,8 @@ apply_stored(const ShadowRecord *r)
 	{
 		touch(line[i].offset);
 		memcpy(stored + line[i].offset, line[i].word, SHADOW_LINE);
+		pending[line[i].offset / PAGE] +=
+			history_add(line[i].offset / SHADOW_LINE, at, line[i].word, false);
 	}
 }
 
@@ -403,6 +423,7 @@ make_durable(uint64_t at)
 			continue;
 		flushed_at[n] = at;
 		memcpy(durable + line[i].offset, line[i].word, SHADOW_LINE);
+		pending[line[i].offset / PAGE] -= history_durable(n, at);
 	}
 }
 
@@ -433,7 +454,9 @@ replay(uint64_t at)
 		now_at.control_size = r->n;
 		return;
 	}
-	apply_stored(r);
+	apply_stored(at);
+	if (r->kind == SHADOW_ORDER)
+		return;
 	if (r->kind == SHADOW_FLUSH)
 	{
 		if (is_left_out(r, at))
@@ -518,7 +541,7 @@ image_next_drain(Cut *cut, bool before)
 		if (before)
 		{
 			(void) process_of(r);
-			apply_stored(r);
+			apply_stored(position);
 			held = position;
 		}
 		else
@@ -566,54 +589,23 @@ image_lost_lines(uint64_t *age)
 
 /* ---- images ---- */
 
-/*
- * Stores to one line arrive in their order: what of a torn line has arrived is
- * the older part.  In which order they were made is not recorded; each line is
- * cut at a word, from the front or from the back.
- */
-static void
-tear(char *to, const char *from, uint64_t dice)
-{
-	int			cut = 1 + (int) (dice % (SHADOW_LINE / 8 - 1));
-
-	if (dice & 0x100)
-		memcpy(to, from, cut * 8);
-	else
-		memcpy(to + cut * 8, from + cut * 8, SHADOW_LINE - cut * 8);
-}
-
-static void
-survive_line(char *to, const char *from, uint64_t line, Survival survival, uint64_t *random)
-{
-	uint64_t	dice = random_next(random);
-
-	if (is_lost[line])
-		return;
-	if (survival == SURVIVES_ALL)
-		memcpy(to, from, SHADOW_LINE);
-	else if (dice & 1)
-	{
-		if (survival == SURVIVES_TORN && (dice & 2))
-			tear(to, from, dice >> 8);
-		else
-			memcpy(to, from, SHADOW_LINE);
-	}
-}
-
 static void
 survive_page(char *page, uint64_t at, Survival survival, uint64_t *random)
 {
+	uint64_t	line = at / SHADOW_LINE;
 	int			k;
 
 	memcpy(page, durable + at, PAGE);
-	if (survival == SURVIVES_NONE || memcmp(durable + at, stored + at, PAGE) == 0)
+	if (survival == SURVIVES_NONE || pending[at / PAGE] == 0)
 		return;
-	for (k = 0; k < PAGE_LINES; k++)
+	for (k = 0; k < PAGE_LINES; k++, line++)
 	{
-		uint64_t	line = at + (uint64_t) k * SHADOW_LINE;
-
-		if (memcmp(durable + line, stored + line, SHADOW_LINE) != 0)
-			survive_line(page + k * SHADOW_LINE, stored + line, line / SHADOW_LINE, survival, random);
+		if (is_lost[line])
+			continue;
+		if (survival == SURVIVES_ALL)
+			memcpy(page + k * SHADOW_LINE, stored + at + k * SHADOW_LINE, SHADOW_LINE);
+		else if (random_next(random) & 0x100)
+			history_pick(line, survival == SURVIVES_TORN, random, page + k * SHADOW_LINE);
 	}
 }
 

@@ -18,8 +18,8 @@
 typedef enum Survival
 {
 	SURVIVES_NONE = 0,
-	SURVIVES_HALF,				/* each with probability 1/2 */
-	SURVIVES_TORN,				/* the same; of some only a part arrived */
+	SURVIVES_HALF,				/* of each what it held at some moment since */
+	SURVIVES_TORN,				/* the same, or something between two moments */
 	SURVIVES_ALL,
 	SURVIVALS
 } Survival;
@@ -45,6 +45,12 @@ extern bool image_next_drain(Cut *cut, bool before);
 extern unsigned image_differing(void);
 extern uint64_t image_lost_lines(uint64_t *age);
 extern void image_write(const char *path, Survival survival, uint64_t seed);
+
+/* history.c: what a line has held since it was durable */
+extern void history_clear(void);
+extern bool history_add(uint64_t line, uint64_t at, const uint64_t *word, bool gap);
+extern bool history_durable(uint64_t line, uint64_t at);
+extern void history_pick(uint64_t line, bool torn, uint64_t *random, char *to);
 
 /* A call that is left out: "file:line:flush" or "file:line:drain"; NULL: none.
  * Or one flush in every so many. */

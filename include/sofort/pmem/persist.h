@@ -41,6 +41,18 @@ extern void pm_flush(const void *addr, Size len);
 extern void pm_drain(void);
 
 /*
+ * Stores to the line of addr that were made before this reach the medium before
+ * those made after it: a line is written back whole, and stores to one line
+ * become visible in their order.  pm_store8() orders its line in the same way.
+ * Whatever else is not drained may arrive in any order, 8 bytes at a time.
+ */
+static inline void
+pm_line_order(const void *addr)
+{
+	pg_write_barrier();
+}
+
+/*
  * pm_flush() only notes the line; its write-back starts at the latest in
  * pm_drain().  Who leaves flushed lines undrained (lazily drained stamps) calls
  * this before it releases the lock that keeps the memory allocated: a write-back

@@ -38,6 +38,7 @@ typedef struct ShadowCall
 
 extern void shadow_flush(const void *addr, Size len, ShadowCall *site);
 extern void shadow_drain(ShadowCall *site);
+extern void shadow_line_order(const void *addr);
 extern void shadow_copy_nodrain(void *dst, const void *src, Size len, ShadowCall *site);
 extern void shadow_zero_nodrain(void *dst, Size len, ShadowCall *site);
 
@@ -49,6 +50,7 @@ static inline void
 shadow_store8(uint64 *addr, uint64 value, ShadowCall *site)
 {
 	pg_write_barrier();
+	shadow_line_order(addr);
 	*(volatile uint64 *) addr = value;
 	shadow_flush(addr, sizeof(uint64), site);
 }
@@ -56,6 +58,7 @@ shadow_store8(uint64 *addr, uint64 value, ShadowCall *site)
 #ifndef SHADOW_IMPLEMENTATION
 #define pm_flush(addr, len)		shadow_flush(addr, len, SHADOW_SITE(SHADOW_FLUSH))
 #define pm_drain()				shadow_drain(SHADOW_SITE(SHADOW_DRAIN))
+#define pm_line_order(addr)		shadow_line_order(addr)
 #define pm_copy_nodrain(dst, src, len) \
 	shadow_copy_nodrain(dst, src, len, SHADOW_SITE(SHADOW_FLUSH))
 #define pm_zero_nodrain(dst, len) \

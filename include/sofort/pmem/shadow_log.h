@@ -28,7 +28,9 @@ typedef enum ShadowKind
 	SHADOW_DRAIN = 2,			/* lines that differ from what any record before
 								 * said: what was stored; then the flushed lines
 								 * of this process are durable */
-	SHADOW_CONTROL = 3			/* sofort.control was replaced, durably */
+	SHADOW_CONTROL = 3,			/* sofort.control was replaced, durably */
+	SHADOW_ORDER = 4			/* a line as it is before what will be stored to
+								 * it next */
 } ShadowKind;
 
 /* A call in the sources: a flush or a drain that can be left out. */
