@@ -120,7 +120,11 @@ sofort_verify(PG_FUNCTION_ARGS)
 	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
 					   get_rel_name(relid));
-	rel = relation_open(relid, AccessShareLock);
+	rel = try_relation_open(relid, AccessShareLock);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
 	check_is_table(rel);
 	LockRelationOid(relid, ShareLock);
 	verify_relation(rel, &findings);

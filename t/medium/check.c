@@ -148,7 +148,7 @@ read_steps(void)
 			(bar = strchr(line + at, '|')) == NULL)
 			die("bad line in %s: %s", steps_path, line);
 		*bar = '\0';
-		step = realloc(step, sizeof(Step) * (nsteps + 1));
+		step = reallocate(step, sizeof(Step) * (nsteps + 1));
 		s = &step[nsteps++];
 		s->client = client;
 		nclients = client > nclients ? client : nclients;

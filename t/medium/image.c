@@ -189,7 +189,7 @@ log_calls_made(const char *call)
 {
 	uint64_t	n = 0;
 	uint64_t	at;
-	bool		is[SHADOW_MAX_SITES];
+	bool		is[SHADOW_MAX_SITES] = {0};
 	uint32_t	i;
 
 	for (i = 0; i < header->nsites; i++)
@@ -363,7 +363,7 @@ process_of(const ShadowRecord *r)
 	{
 		uint32_t	n = r->process + 16;
 
-		process = realloc(process, n * sizeof(Process));
+		process = reallocate(process, n * sizeof(Process));
 		memset(process + nprocesses, 0, (n - nprocesses) * sizeof(Process));
 		nprocesses = n;
 	}
@@ -400,7 +400,7 @@ note_lost(const ShadowRecord *r)
 		if (nlost == lost_space)
 		{
 			lost_space = lost_space * 2 + 1024;
-			lost = realloc(lost, lost_space * sizeof(Lost));
+			lost = reallocate(lost, lost_space * sizeof(Lost));
 		}
 		lost[nlost].offset = line[i].offset;
 		lost[nlost++].since = drains;
@@ -467,7 +467,7 @@ replay(uint64_t at)
 		if (p->n == p->space)
 		{
 			p->space = p->space * 2 + 256;
-			p->record = realloc(p->record, p->space * sizeof(uint64_t));
+			p->record = reallocate(p->record, p->space * sizeof(uint64_t));
 		}
 		p->record[p->n++] = at;
 		return;

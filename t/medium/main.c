@@ -88,6 +88,15 @@ allocate(size_t size)
 	return p;
 }
 
+void *
+reallocate(void *p, size_t size)
+{
+	p = realloc(p, size);
+	if (p == NULL)
+		die("out of memory");
+	return p;
+}
+
 /* The contents of a file, with a zero byte after them */
 char *
 read_whole(const char *path, size_t *size)
@@ -103,7 +112,7 @@ read_whole(const char *path, size_t *size)
 	do
 	{
 		space = space * 2 + 65536;
-		text = realloc(text, space + 1);
+		text = reallocate(text, space + 1);
 		got = fread(text + n, 1, space - n, f);
 		n += got;
 	} while (n == space);

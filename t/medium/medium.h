@@ -85,6 +85,7 @@ extern int	calls_main(int argc, char **argv);
 extern void die(const char *fmt,...) __attribute__((format(printf, 1, 2), noreturn));
 extern char *print(const char *fmt,...) __attribute__((format(printf, 1, 2)));
 extern void *allocate(size_t size);
+extern void *reallocate(void *p, size_t size);
 extern char *read_whole(const char *path, size_t *size);
 extern uint64_t random_next(uint64_t *state);
 extern double now(void);
