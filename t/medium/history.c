@@ -97,7 +97,7 @@ history_add(uint64_t line, uint64_t at, const uint64_t *word, bool gap)
 	if (h->n == h->space)
 	{
 		h->space = h->space * 2 + 2;
-		h->state = realloc(h->state, h->space * sizeof(State));
+		h->state = reallocate(h->state, h->space * sizeof(State));
 	}
 	s = &h->state[h->n++];
 	s->at = at;
