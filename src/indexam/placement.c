@@ -26,6 +26,7 @@
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/syscache.h"
@@ -86,7 +87,10 @@ set_placement(Relation pg_class, HeapTuple tuple, Datum options)
 															   NULL, NULL, false, false);
 	replace[Anum_pg_class_reloptions - 1] = true;
 	changed = heap_modify_tuple(tuple, RelationGetDescr(pg_class), values, nulls, replace);
+	/* what PostgreSQL asks of who updates pg_class with no more than ShareLock on the table */
+	LockTuple(pg_class, &tuple->t_self, ExclusiveLock);
 	CatalogTupleUpdate(pg_class, &changed->t_self, changed);
+	UnlockTuple(pg_class, &tuple->t_self, ExclusiveLock);
 	heap_freetuple(changed);
 	CommandCounterIncrement();
 }
