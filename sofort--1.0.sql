@@ -133,7 +133,8 @@ CREATE FUNCTION pool_info(
     OUT life bigint, OUT layout_version integer,
     OUT quota_bytes bigint, OUT used_bytes bigint, OUT slab_bytes bigint, OUT file_bytes bigint,
     OUT dram_total bigint, OUT dram_used bigint, OUT stores bigint,
-    OUT recovery_workers_running integer, OUT indexes_rebuilt bigint, OUT rebuild_failures bigint)
+    OUT recovery_workers_running integer, OUT indexes_rebuilt bigint, OUT rebuild_failures bigint,
+    OUT flush text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'sofort_pool_info'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
@@ -157,6 +158,8 @@ COMMENT ON COLUMN pool.dram_used IS 'bytes in use in the DRAM arena';
 COMMENT ON COLUMN pool.stores IS 'tables, of all databases, that the pool holds';
 COMMENT ON COLUMN pool.recovery_workers_running IS 'background workers that rebuild indexes now';
 COMMENT ON COLUMN pool.indexes_rebuilt IS 'indexes that background workers have rebuilt since the start';
+COMMENT ON COLUMN pool.flush IS
+    'how stores get to the medium: clwb, clflushopt, clflush, none (eADR), or redo log';
 COMMENT ON COLUMN pool.rebuild_failures IS 'rebuilds that failed in a background worker since the start';
 
 CREATE FUNCTION table_info(

@@ -119,6 +119,9 @@ clean_workspace()
 {
 	local pids i
 	trap '' INT TERM HUP
+	if [ -n "${power_switch:-}" ]; then
+		kill -TERM "$power_switch" 2>/dev/null && wait "$power_switch" 2>/dev/null
+	fi
 	[ -n "${W:-}" ] && [ -d "$W" ] || return 0
 	pids=$(workspace_pids)
 	if [ -n "$pids" ]; then
@@ -155,6 +158,15 @@ choose_pool_dir()
 	chmod 755 "$SOFORT_POOL_DIR"
 }
 
+# start_power_switch USER: for the test that cuts the power of a file system (root)
+start_power_switch()
+{
+	mkdir "$W/power" && mkfifo -m 600 "$W/power/request" "$W/power/answer" && chown "$1:" "$W/power"/* || return 0
+	"$TOP/scripts/power_switch" "$W/power" "$1" >"$W/log/power_switch.log" 2>&1 &
+	power_switch=$!
+	SOFORT_POWER_SWITCH=$W/power
+}
+
 # keep_directory DIR: what enter_workspace's second run shall find and may write to
 keep_directory()
 {
@@ -189,11 +201,12 @@ enter_workspace()
 	if [ "$(id -u)" = 0 ]; then
 		user=postgres
 		chown -R "$user:" "$W" "$SOFORT_POOL_DIR"
+		[ -z "${SOFORT_WANT_POWER:-}" ] || start_power_switch "$user"
 		runas=(setpriv "--reuid=$user" "--regid=$(id -gn $user)" --init-groups)
 	fi
 	# tini -s reaps the processes that a killed postmaster leaves behind.
 	(cd "$W" && exec env -i PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" HOME="$W" USER="$user" \
-		LANG=C.UTF-8 TERM="${TERM:-dumb}" SOFORT_KILLS="${SOFORT_KILLS:-}" SOFORT_SEED="${SOFORT_SEED:-}" W="$W" SOFORT_INSIDE=1 SOFORT_POOL_DIR="$SOFORT_POOL_DIR" \
+		LANG=C.UTF-8 TERM="${TERM:-dumb}" SOFORT_KILLS="${SOFORT_KILLS:-}" SOFORT_SEED="${SOFORT_SEED:-}" W="$W" SOFORT_INSIDE=1 SOFORT_POWER_SWITCH="${SOFORT_POWER_SWITCH:-}" SOFORT_POOL_DIR="$SOFORT_POOL_DIR" \
 		SOFORT_POOL_MEDIUM="$SOFORT_POOL_MEDIUM" SOFORT_CALLER_DIR="$PWD" \
 		"${runas[@]}" tini -s -- bash "$W/src/$script" "$@") &
 	wait $!
@@ -278,7 +291,7 @@ sofort_settings()
 	local name=$1
 	echo "shared_preload_libraries = 'sofort'"
 	echo "sofort.pool_path = '$SOFORT_POOL_DIR/$name.pool'"
-	echo "sofort.durability = 'process'"
+	echo "sofort.durability = '${SOFORT_DURABILITY:-process}'"
 }
 
 # A number of its own for each cluster; sockets live in $W, so nobody else's

@@ -16,6 +16,7 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/latency.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/pmem/redo.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
 #include "sofort/tableam/tableam.h"
@@ -86,6 +87,11 @@ define_pool_settings(void)
 							 "process: crashes of the server only.",
 							 &sofort_durability, PM_DURABILITY_AUTO, durability_options,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("sofort.redo_size",
+							"Size of the redo log of a pool in an ordinary file.",
+							"A file beside the pool, allocated at start. Used with medium msync only.",
+							&sofort_redo_size_mb, 256, 16, 64 * 1024, PGC_POSTMASTER,
+							GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable("sofort.dram_size",
 							"Memory for indexes and dictionaries of sofort tables.",
 							"Address space is reserved at start; memory is taken when it is needed.",
@@ -175,6 +181,7 @@ _PG_init(void)
 	exec_init();
 	tableam_init();
 	recovery_register_workers();
+	redo_register_worker();
 	MarkGUCPrefixReserved("sofort");
 
 	prev_shmem_request = shmem_request_hook;

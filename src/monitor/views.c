@@ -113,7 +113,7 @@ pool_numbers(Datum *values, bool *nulls)
 		nulls[i] = false;
 }
 
-#define POOL_COLUMNS 17
+#define POOL_COLUMNS 18
 
 Datum
 sofort_pool_info(PG_FUNCTION_ARGS)
@@ -142,7 +142,8 @@ sofort_pool_info(PG_FUNCTION_ARGS)
 	{
 		values[3] = CStringGetTextDatum(pm_medium_name(pm_medium()));
 		values[4] = CStringGetTextDatum(pm_medium_promise(pm_medium()));
-		nulls[3] = nulls[4] = false;
+		values[17] = CStringGetTextDatum(pm_flush_method());
+		nulls[3] = nulls[4] = nulls[17] = false;
 		pool_numbers(values, nulls);
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -14,6 +14,7 @@
 
 #include <cpuid.h>
 #include <emmintrin.h>
+#include <libpmem.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@
 #endif
 
 #define MAX_PENDING		128		/* lines */
-#define MAX_RUNS		64		/* of pages, msync only */
+#define MAX_LOGGED		896		/* lines, msync only */
 #define RECENT_SLOTS	64
 #define COPY_PAST_CACHE 256		/* shorter copies go through the cache */
 #define PAGE			((uintptr_t) 4096)
@@ -34,25 +35,19 @@ typedef enum FlushInstruction
 {
 	FLUSH_CLFLUSH,
 	FLUSH_CLFLUSHOPT,
-	FLUSH_CLWB
+	FLUSH_CLWB,
+	FLUSH_NONE					/* eADR: power loss flushes the caches */
 } FlushInstruction;
-
-typedef struct PageRun
-{
-	uintptr_t	start;
-	uintptr_t	end;
-} PageRun;
 
 /* Set by the postmaster, inherited by every process */
 static PmMedium medium = PM_MEDIUM_NONE;
 static FlushInstruction instruction = FLUSH_CLFLUSH;
+static int	max_pending = MAX_PENDING;
 
 /* Of this process */
-static uintptr_t pending[MAX_PENDING];
+static uintptr_t pending[MAX_LOGGED];
 static int	npending = 0;
 static uintptr_t recent[RECENT_SLOTS];	/* lines in pending, by hash */
-static PageRun runs[MAX_RUNS];
-static int	nruns = 0;
 static bool fence_due = false;
 static PmCounters counters;
 
@@ -89,12 +84,41 @@ pm_medium_promise(PmMedium m)
 		case PM_MEDIUM_PMEM:
 			return "Committed transactions survive crashes and power loss (persistent memory).";
 		case PM_MEDIUM_MSYNC:
-			return "Committed transactions survive crashes and power loss (ordinary file, msync).";
+			return "Committed transactions survive crashes and power loss (ordinary file and redo log).";
 		case PM_MEDIUM_PROCESS:
 			return "Committed transactions survive crashes of the server, but not a crash of the "
 				"operating system or power loss.";
 	}
 	return "";
+}
+
+/* How lines get to the medium: for sofort.pool and the log */
+const char *
+pm_flush_method(void)
+{
+	if (medium == PM_MEDIUM_NONE)
+		return "none";
+	if (medium == PM_MEDIUM_MSYNC)
+		return "redo log";
+	switch (instruction)
+	{
+		case FLUSH_CLFLUSH:
+			return "clflush";
+		case FLUSH_CLFLUSHOPT:
+			return "clflushopt";
+		case FLUSH_CLWB:
+			return "clwb";
+		case FLUSH_NONE:
+			return "none (eADR)";
+	}
+	return "unknown";
+}
+
+/* Does a drain write to the redo log? */
+bool
+persist_logs(void)
+{
+	return medium == PM_MEDIUM_MSYNC;
 }
 
 const PmCounters *
@@ -133,6 +157,10 @@ persist_configure(PmMedium m, int fd, char *base, uint64 size)
 			instruction = FLUSH_CLFLUSHOPT;
 	}
 
+	if (m == PM_MEDIUM_PMEM && pmem_has_auto_flush() == 1)
+		instruction = FLUSH_NONE;
+	max_pending = m == PM_MEDIUM_MSYNC ? MAX_LOGGED : MAX_PENDING;
+
 	/* Large folios would turn 8 dirty bytes into megabytes of writes. */
 	if (m == PM_MEDIUM_MSYNC)
 		(void) madvise(base, size, MADV_RANDOM);
@@ -140,58 +168,16 @@ persist_configure(PmMedium m, int fd, char *base, uint64 size)
 	return true;
 }
 
-/* ---- msync ---- */
-
-static int
-compare_runs(const void *a, const void *b)
-{
-	uintptr_t	x = ((const PageRun *) a)->start;
-	uintptr_t	y = ((const PageRun *) b)->start;
-
-	return x < y ? -1 : x > y;
-}
-
-/* A page that could not be written may be lost silently by a retry: PANIC. */
-static void
-sync_runs(void)
-{
-	int			i = 0;
-
-	if (nruns > 1)
-		qsort(runs, nruns, sizeof(PageRun), compare_runs);
-	while (i < nruns)
-	{
-		uintptr_t	start = runs[i].start;
-		uintptr_t	end = runs[i].end;
-
-		for (i++; i < nruns && runs[i].start <= end; i++)
-			end = Max(end, runs[i].end);
-		if (msync((void *) start, end - start, MS_SYNC) != 0)
-			ereport(PANIC,
-					(errcode_for_file_access(),
-					 errmsg("could not synchronize sofort pool \"%s\": %m", pm_pool_file)));
-	}
-	nruns = 0;
-}
-
-static void
-add_page_run(uintptr_t start, uintptr_t end)
-{
-	start &= ~(PAGE - 1);
-	end = (end + PAGE - 1) & ~(PAGE - 1);
-	if (nruns > 0 && start >= runs[nruns - 1].start && start <= runs[nruns - 1].end)
-	{
-		runs[nruns - 1].end = Max(runs[nruns - 1].end, end);
-		return;
-	}
-	if (nruns == MAX_RUNS)
-		sync_runs();
-	runs[nruns].start = start;
-	runs[nruns].end = end;
-	nruns++;
-}
-
 /* ---- lines ---- */
+
+/* A line that is written again from here on needs another write-back. */
+static void
+forget_pending(void)
+{
+	for (int i = 0; i < npending; i++)
+		recent[(pending[i] / PM_LINE) % RECENT_SLOTS] = 0;
+	npending = 0;
+}
 
 static void
 write_back_pending(void)
@@ -199,13 +185,10 @@ write_back_pending(void)
 	int			i;
 
 	if (medium == PM_MEDIUM_MSYNC)
+		redo_write_lines(pending, npending, NULL, 0, false);
+	else if (medium == PM_MEDIUM_NONE || instruction == FLUSH_NONE)
 	{
-		for (i = 0; i < npending; i++)
-			add_page_run(pending[i], pending[i] + PM_LINE);
-	}
-	else if (medium == PM_MEDIUM_NONE)
-	{
-		/* nothing is mapped */
+		/* nothing is mapped; or the caches are persistent */
 	}
 	else if (instruction == FLUSH_CLWB)
 	{
@@ -222,13 +205,9 @@ write_back_pending(void)
 		for (i = 0; i < npending; i++)
 			_mm_clflush((void *) pending[i]);
 	}
-
-	/* A line that is written again from here on needs another write-back. */
-	for (i = 0; i < npending; i++)
-		recent[(pending[i] / PM_LINE) % RECENT_SLOTS] = 0;
 	if (npending > 0)
 		fence_due = true;
-	npending = 0;
+	forget_pending();
 }
 
 /*
@@ -248,7 +227,7 @@ pm_flush(const void *addr, Size len)
 
 		if (*slot == line)
 			continue;
-		if (npending == MAX_PENDING)
+		if (npending == max_pending)
 			write_back_pending();
 		*slot = line;
 		pending[npending++] = line;
@@ -256,29 +235,69 @@ pm_flush(const void *addr, Size len)
 	}
 }
 
+/* (Lines for the log are only read, and what they hold then will do.) */
 void
 pm_start_writeback(void)
 {
-	if (npending > 0)
+	if (npending > 0 && medium != PM_MEDIUM_MSYNC)
 		write_back_pending();
+}
+
+static void
+count_drain(void)
+{
+	fence_due = false;
+	counters.drains++;
+	if (unlikely(sofort_scm_write_latency != 0))
+		pm_delay_write();
 }
 
 /* Wait until all that this process flushed is on the medium. */
 void
 pm_drain(void)
 {
+	if (medium == PM_MEDIUM_MSYNC)
+	{
+		if (npending == 0 && !redo_unsynced())
+			return;
+		if (npending > 0)
+			redo_write_lines(pending, npending, NULL, 0, true);
+		else
+			redo_sync();
+		forget_pending();
+		count_drain();
+		return;
+	}
 	if (npending > 0)
 		write_back_pending();
 	if (!fence_due)
 		return;
-	if (medium == PM_MEDIUM_MSYNC)
-		sync_runs();
-	else
-		_mm_sfence();
-	fence_due = false;
-	counters.drains++;
-	if (unlikely(sofort_scm_write_latency != 0))
-		pm_delay_write();
+	_mm_sfence();
+	count_drain();
+}
+
+/* ---- publishing ---- */
+
+void
+pm_drain_to_publish(void)
+{
+	if (medium != PM_MEDIUM_MSYNC)
+		pm_drain();
+}
+
+void
+pm_publish8(uint64 *addr, uint64 value)
+{
+	if (medium != PM_MEDIUM_MSYNC)
+	{
+		pm_store8_persist(addr, value);
+		return;
+	}
+	pm_flush(addr, sizeof(uint64));
+	pg_write_barrier();
+	redo_write_lines(pending, npending, addr, value, true);
+	forget_pending();
+	count_drain();
 }
 
 /* ---- copies past the cache ---- */

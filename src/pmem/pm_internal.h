@@ -12,6 +12,7 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "port/pg_crc32c.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/persist.h"
@@ -129,6 +130,7 @@ extern char pm_pool_file[MAXPGPATH];
 
 /* persist.c */
 extern bool persist_configure(PmMedium medium, int fd, char *base, uint64 size);
+extern bool persist_logs(void);
 extern void pm_count_delays(uint32 reads, uint32 writes);
 
 typedef struct PoolRefusal
@@ -175,6 +177,26 @@ extern bool control_read(PoolControl *control, bool *exists, PoolRefusal *why);
 extern bool control_write(const PoolControl *control, int elevel);
 extern void control_init(PoolControl *control);
 extern const char *control_file(void);
+
+/* redo.c, redo_recover.c: medium msync */
+#define REDO_CHUNK_BYTES	65536
+#define REDO_CHUNK_LINES	((REDO_CHUNK_BYTES - sizeof(RedoChunk)) / sizeof(RedoEntry))
+#define REDO_CHUNK_BLOCKS(n) \
+	((uint32) ((sizeof(RedoChunk) + (n) * sizeof(RedoEntry) + REDO_BLOCK - 1) / REDO_BLOCK))
+
+extern const char *redo_path(void);
+extern Size redo_shmem_size(void);
+extern void redo_init_shared(void *p, LWLock *lock);
+extern pg_crc32c redo_header_crc(const RedoHeader *header);
+extern pg_crc32c redo_chunk_crc(const RedoChunk *chunk);
+extern bool redo_recover(int fd, const PoolControl *control, PoolRefusal *why);
+extern bool redo_begin(const uint8 *pool_id, PoolRefusal *why);
+extern void redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value,
+							 bool sync);
+extern void redo_write_space(int kind, uint64 offset, uint64 bytes);
+extern bool redo_unsynced(void);
+extern void redo_sync(void);
+extern void redo_checkpoint(void);
 
 /* pool_file.c */
 extern void pool_file_path(void);

@@ -46,13 +46,14 @@ pool_refuse(PoolRefusal *why, int sqlstate, const char *hint, const char *detail
 Size
 pool_shmem_size(void)
 {
-	return add_size(add_size(sizeof(PmShared) + PM_LINE, BITMAP_BYTES), epoch_shmem_size());
+	return add_size(add_size(add_size(sizeof(PmShared) + PM_LINE, BITMAP_BYTES),
+							 epoch_shmem_size()), redo_shmem_size());
 }
 
 int
 pool_lwlocks(void)
 {
-	return 2 + SLAB_LOCKS;
+	return 3 + SLAB_LOCKS;
 }
 
 /* False if it exists already (nothing to do then). */
@@ -68,6 +69,7 @@ make_shared(void)
 	p = (char *) TYPEALIGN(PM_LINE, p + sizeof(PmShared));
 	pm_epochs = (EpochSlot *) p;
 	pm_bitmap = (uint64 *) (p + epoch_shmem_size());
+	p += epoch_shmem_size() + BITMAP_BYTES;
 	if (found)
 		return false;
 
@@ -75,7 +77,8 @@ make_shared(void)
 	locks = GetNamedLWLockTranche("sofort_pmem");
 	pm_shared->segment_lock = &locks[0].lock;
 	pm_shared->control_lock = &locks[1].lock;
-	pm_shared->slab_locks = &locks[2];
+	redo_init_shared(p, &locks[2].lock);
+	pm_shared->slab_locks = &locks[3];
 	pm_shared->status = POOL_UNAVAILABLE;
 	pg_atomic_init_u64(&pm_shared->used_granules, 0);
 	pg_atomic_init_u32(&pm_shared->slab_serial, 0);
@@ -249,6 +252,8 @@ start_pool(PoolRefusal *why)
 		return false;
 	if (!arena_reserve(why))
 		return false;
+	if (persist_logs() && !redo_begin(control.pool_id, why))
+		return false;
 
 	segment_startup();
 	alloc_startup();
@@ -273,8 +278,8 @@ pool_log_start(double ms)
 	if (pool_status() != POOL_READY)
 		return;
 	ereport(LOG,
-			(errmsg("sofort pool \"%s\" is ready in %.3f ms (medium %s, start " UINT64_FORMAT ")",
-					pm_pool_file, ms, pm_medium_name(medium), PoolSuper->life),
+			(errmsg("sofort pool \"%s\" is ready in %.3f ms (medium %s, flush by %s, start " UINT64_FORMAT ")",
+					pm_pool_file, ms, pm_medium_name(medium), pm_flush_method(), PoolSuper->life),
 			 errdetail("%s", pm_medium_promise(medium))));
 	if (medium == PM_MEDIUM_PROCESS)
 		ereport(WARNING,

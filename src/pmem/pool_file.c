@@ -628,7 +628,7 @@ pool_file_open(const PoolControl *control, PoolRefusal *why)
 		return refuse_errno(why, "open", pm_pool_file,
 							"The server's user must own the file and be able to read and write it.");
 	shadow_begin(fd);
-	if (!check_file(fd, control, why) || !recover_by_library(&root, why) ||
+	if (!redo_recover(fd, control, why) || !check_file(fd, control, why) || !recover_by_library(&root, why) ||
 		!map_pool(fd, &root, control, why))
 	{
 		close(fd);

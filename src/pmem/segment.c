@@ -131,7 +131,10 @@ find_run(int extent, uint32 n, uint32 *start)
 	return *start + n <= ngranules;
 }
 
-/* fallocate a range of the pool file; 0 or an errno. */
+/*
+ * fallocate a range of the pool file; 0 or an errno.  Durable with the next drain
+ * (of this process).
+ */
 static int
 back_range(uint64 offset, uint64 len)
 {
@@ -142,7 +145,11 @@ back_range(uint64 offset, uint64 len)
 	while (rc == EINTR);
 
 	/* Without this, power loss could take the reservation, not the data. */
-	if (rc == 0 && pm_medium() != PM_MEDIUM_PROCESS && fdatasync(pm_pool_fd) != 0)
+	if (rc != 0)
+		return rc;
+	if (persist_logs())
+		redo_write_space(REDO_ALLOCATE, offset, len);
+	else if (pm_medium() == PM_MEDIUM_PMEM && fdatasync(pm_pool_fd) != 0)
 		rc = errno;
 	return rc;
 }
@@ -236,6 +243,7 @@ add_spare(uint64 offset)
 
 	if (back_range(offset, PM_GRANULE) != 0)
 		return false;
+	pm_drain();					/* another process will use it */
 	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
 	if (pm_shared->nspare < PM_SPARE_GRANULES)
 	{
@@ -350,6 +358,8 @@ segment_punch(uint64 offset, uint32 n)
 		rc = fallocate(pm_pool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 					   (off_t) offset, (off_t) n * PM_GRANULE);
 	while (rc != 0 && errno == EINTR);
+	if (persist_logs())
+		redo_write_space(REDO_PUNCH, offset, (uint64) n * PM_GRANULE);
 }
 
 /* Both: for granules whose word is durably zero or was never set. */

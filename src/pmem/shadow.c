@@ -411,6 +411,28 @@ shadow_drain(ShadowCall *site)
 		record_drain(site);
 }
 
+/* (With a redo log there is no recording: what is durable is not the lines alone.) */
+void
+shadow_drain_to_publish(ShadowCall *site)
+{
+	if (persist_logs())
+		pm_drain_to_publish();
+	else
+		shadow_drain(site);
+}
+
+void
+shadow_publish8(uint64 *addr, uint64 value, ShadowCall *flush, ShadowCall *drain)
+{
+	if (persist_logs())
+	{
+		pm_publish8(addr, value);
+		return;
+	}
+	shadow_store8(addr, value, flush);
+	shadow_drain(drain);
+}
+
 void
 shadow_copy_nodrain(void *dst, const void *src, Size len, ShadowCall *site)
 {

@@ -125,10 +125,9 @@ pre_commit(void)
 	{
 		/* PostgreSQL's commit record decides, and is waited for */
 		My.stage = STAGE_PREPARED;
-		txn_drain();
+		pm_drain_to_publish();
 		SOFORT_STOP("prepare-before-durable");
-		txn_set_state(TCB_PREPARED);
-		txn_drain();
+		txn_publish_state(TCB_PREPARED);
 		ForceSyncCommit();
 		SOFORT_STOP("prepare-durable");
 		return;
@@ -138,12 +137,11 @@ pre_commit(void)
 	if (error_look_context == NULL)
 		error_look_context = AllocSetContextCreate(TopMemoryContext, "sofort commit error",
 												   16 * 1024, 16 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
-	txn_drain();
+	pm_drain_to_publish();
 	SOFORT_STOP("commit-before-durable");
 	push_error_context();
 	My.stage = STAGE_COMMITTED;
-	txn_set_state(TCB_COMMITTED);
-	txn_drain();
+	txn_publish_state(TCB_COMMITTED);
 	/* the durable point: no allocation and no error from here to COMMIT */
 	SOFORT_STOP("commit-durable");
 }

@@ -510,6 +510,17 @@ txn_set_state(TcbState state)
 }
 
 /*
+ * Durable, after all that was flushed before (pm_drain_to_publish() was called).
+ * Only its owner flushes the line: nobody adds entries to an ACTIVE TCB of another.
+ */
+void
+txn_publish_state(TcbState state)
+{
+	pm_publish8(&My.tcb->state, TCB_MAKE_STATE(state, My.generation, TxnShmem->life));
+	drains++;
+}
+
+/*
  * Fill the first line, not flushed yet.  All stores go to one line and become
  * durable in this order, so a crash finds the old transaction, FREE, or all of
  * the new one.

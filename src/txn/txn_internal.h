@@ -264,6 +264,7 @@ extern Tcb *txn_tcb_of_slot(uint32 slot);
 extern void txn_slot_replaced(uint32 place);
 extern void txn_mirror_leave(TxnBackend *b);
 extern void txn_set_state(TcbState state);
+extern void txn_publish_state(TcbState state);
 extern void txn_release_slot(bool now);
 extern void txn_leave(void);
 extern void *txn_grow(void *array, int64 used, int64 *max, Size elem);

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	5
+#define SOFORT_LAYOUT_VERSION	6
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -147,7 +147,9 @@ typedef struct PoolSuperblock
 	uint32		layout_version;
 	uint32		flags;			/* SUPERBLOCK_ bits */
 	PoolIdentity identity;
-	uint64		pad0[8];
+	uint64		redo_nonce[2];	/* of the redo log that belongs to the file; 0:
+								 * the file is complete without one */
+	uint64		pad0[6];
 
 	/* line-aligned from here: agreement with the data directory */
 	uint64		life;			/* number of this server start */
@@ -164,6 +166,51 @@ typedef struct PoolSuperblock
 	PmVector	tcbs;			/* of Tcb */
 	PmVector	workload;		/* of WorkloadRecord */
 } PoolSuperblock;
+
+/*
+ * Redo log of a pool in an ordinary file: a file beside it.  Two blocks for the
+ * header, written in turn (the valid one with the higher sequence counts), then
+ * a ring of blocks.  Block p of the log is block p % nblocks of the ring.
+ */
+#define REDO_BLOCK				4096
+#define REDO_MAGIC				UINT64CONST(0x4f444552544f4653) /* SFOTREDO */
+#define REDO_CHUNK_MAGIC		0x4b4e4843	/* CHNK */
+
+typedef struct RedoHeader
+{
+	uint64		magic;
+	uint32		layout_version;
+	uint32		crc;			/* CRC-32C of all others */
+	uint64		sequence;
+	uint64		nonce[2];		/* random: of this log and no other */
+	uint8		pool_id[16];
+	uint64		superblock_offset;	/* in the pool file */
+	uint64		nblocks;
+	uint64		start;			/* what lies before is in the pool file */
+} RedoHeader;
+
+/* What one process wrote at once: whole blocks, not around the ring's end */
+typedef struct RedoChunk
+{
+	uint32		magic;
+	uint32		crc;			/* CRC-32C of all else, without padding */
+	uint64		nonce[2];
+	uint64		position;		/* of its first block in the log, from 1 */
+	uint32		nblocks;
+	uint32		nentries;
+	uint64		pad[3];
+} RedoChunk;
+
+#define REDO_LINE				0	/* contents of a line */
+#define REDO_ALLOCATE			1	/* word[0] bytes were allocated in the file */
+#define REDO_PUNCH				2	/* ... were given back */
+#define REDO_KIND_MASK			UINT64CONST(63)
+
+typedef struct RedoEntry
+{
+	uint64		where;			/* offset in the pool file; low 6 bits: kind */
+	uint64		word[8];
+} RedoEntry;
 
 /*
  * Allocation intents of one backend.  A target whose link does not hold it
@@ -517,6 +564,8 @@ typedef struct TreeLeafNode
 #define LEAF_SLOTS_MASK			((UINT64CONST(1) << SOFORT_LEAF_SLOTS) - 1)
 #define LEAF_SECOND_NEXT		(UINT64CONST(1) << SOFORT_LEAF_SLOTS)
 
+StaticAssertDecl(sizeof(RedoHeader) == 80 && sizeof(RedoChunk) == 64 && sizeof(RedoEntry) == 72,
+				 "on-media size");
 StaticAssertDecl(sizeof(ExtentHeader) == 64, "on-media size");
 StaticAssertDecl(sizeof(PoolIdentity) == 48, "on-media size");
 StaticAssertDecl(sizeof(PmVector) == 256, "on-media size");

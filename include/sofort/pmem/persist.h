@@ -26,13 +26,16 @@ typedef enum PmMedium
 {
 	PM_MEDIUM_NONE = 0,			/* no pool is open */
 	PM_MEDIUM_PMEM,				/* DAX with MAP_SYNC: flush instructions */
-	PM_MEDIUM_MSYNC,			/* ordinary file: msync */
+	PM_MEDIUM_MSYNC,			/* ordinary file: redo log */
 	PM_MEDIUM_PROCESS			/* survives processes, not power: flush
 								 * instructions as on pmem, to cost the same */
 } PmMedium;
 
 extern PmMedium pm_medium(void);
 extern const char *pm_medium_name(PmMedium medium);
+
+/* clwb, clflushopt, clflush, none (eADR), redo log */
+extern const char *pm_flush_method(void);
 
 /* One sentence for views and the log: what survives what. */
 extern const char *pm_medium_promise(PmMedium medium);
@@ -86,6 +89,15 @@ pm_store8_persist(uint64 *addr, uint64 value)
 	pm_store8(addr, value);
 	pm_drain();
 }
+
+/*
+ * Publish by a word whose line nobody else flushes meanwhile: pm_drain_to_publish(),
+ * then pm_publish8(), is pm_drain(), then pm_store8_persist(); where drains write
+ * to a log, one write does both: the word is in the log, with all that was flushed
+ * before, before it is in memory.
+ */
+extern void pm_drain_to_publish(void);
+extern void pm_publish8(uint64 *addr, uint64 value);
 
 /* What this process has done since it started, for tests and benches. */
 typedef struct PmCounters

@@ -40,6 +40,8 @@ extern void shadow_flush(const void *addr, Size len, ShadowCall *site);
 extern void shadow_drain(ShadowCall *site);
 extern void shadow_line_order(const void *addr);
 extern void shadow_copy_nodrain(void *dst, const void *src, Size len, ShadowCall *site);
+extern void shadow_drain_to_publish(ShadowCall *site);
+extern void shadow_publish8(uint64 *addr, uint64 value, ShadowCall *flush, ShadowCall *drain);
 extern void shadow_zero_nodrain(void *dst, Size len, ShadowCall *site);
 
 /* The pool file is open and about to be changed; before libpmemobj has it. */
@@ -67,6 +69,9 @@ shadow_store8(uint64 *addr, uint64 value, ShadowCall *site)
 #define pm_store8(addr, value)	shadow_store8(addr, value, SHADOW_SITE(SHADOW_FLUSH))
 #define pm_store8_persist(addr, value) \
 	(pm_store8(addr, value), pm_drain())
+#define pm_drain_to_publish()	shadow_drain_to_publish(SHADOW_SITE(SHADOW_DRAIN))
+#define pm_publish8(addr, value) \
+	shadow_publish8(addr, value, SHADOW_SITE(SHADOW_FLUSH), SHADOW_SITE(SHADOW_DRAIN))
 #endif
 
 #else							/* not SOFORT_SHADOW_MEDIUM */

@@ -1,0 +1,555 @@
+/*-------------------------------------------------------------------------
+ *
+ * redo.c
+ *	  Redo log of a pool in an ordinary file (medium msync): writing it,
+ *	  checkpoints.  redo_recover.c replays it.
+ *
+ * pm_drain() writes the flushed lines to the log, in one sequential write that
+ * it waits for, instead of writing scattered pages.  The kernel writes the pages
+ * when it likes; a checkpoint makes sure that all before some position of the
+ * log has been written, and frees the log up to there.
+ *
+ * Each process writes its own chunks, side by side with the others: the file
+ * system and the device group what they synchronise at the same time.  A chunk
+ * that was not completed leaves a gap; nobody relied on it.
+ *
+ * The argument is in README.md, "Redo log".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "pm_internal.h"
+#include "port/pg_crc32c.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "sofort/pmem/redo.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/spin.h"
+#include "utils/wait_event.h"
+
+/*
+ * In shared memory, so it ends with the life of the server; the next one begins
+ * another log.
+ */
+typedef struct RedoShared
+{
+	LWLock	   *checkpoint_lock;
+	RedoHeader	header;			/* checkpoint lock */
+
+	slock_t		mutex;			/* to move head */
+	pg_atomic_uint64 head;		/* next position */
+	pg_atomic_uint64 start;		/* what is before may be overwritten */
+	uint64		nblocks;
+	int			worker;			/* PGPROC number, or -1 */
+	pg_atomic_uint32 asked;		/* the worker was */
+
+	/*
+	 * Per process: 0, or a position at or before that of the chunk which it is
+	 * writing.
+	 */
+	pg_atomic_uint64 in_flight[FLEXIBLE_ARRAY_MEMBER];
+} RedoShared;
+
+int			sofort_redo_size_mb = 256;
+
+static RedoShared *redo = NULL;
+
+/* Set by the postmaster, inherited */
+static int	redo_fd = -1;
+
+/* Of this process: chunks were written that are not synchronised. */
+static bool unsynced = false;
+static char chunk_buffer[REDO_CHUNK_BYTES] __attribute__((aligned(REDO_BLOCK)));
+
+PGDLLEXPORT void sofort_redo_worker(Datum arg);
+
+const char *
+redo_path(void)
+{
+	static char path[MAXPGPATH + 8];
+
+	snprintf(path, sizeof(path), "%s.redo", pm_pool_file);
+	return path;
+}
+
+static int
+redo_processes(void)
+{
+	return 1 + MaxBackends + NUM_AUXILIARY_PROCS;
+}
+
+Size
+redo_shmem_size(void)
+{
+	return add_size(offsetof(RedoShared, in_flight),
+					mul_size(sizeof(pg_atomic_uint64), redo_processes()));
+}
+
+void
+redo_init_shared(void *p, LWLock *lock)
+{
+	redo = p;
+	memset(redo, 0, redo_shmem_size());
+	redo->checkpoint_lock = lock;
+	redo->worker = -1;
+	SpinLockInit(&redo->mutex);
+	pg_atomic_init_u64(&redo->head, 1);
+	pg_atomic_init_u64(&redo->start, 1);
+	pg_atomic_init_u32(&redo->asked, 0);
+	for (int i = 0; i < redo_processes(); i++)
+		pg_atomic_init_u64(&redo->in_flight[i], 0);
+}
+
+/* A log that could not be written may be incomplete for ever. */
+static void
+panic(const char *what, const char *path)
+{
+	ereport(PANIC,
+			(errcode_for_file_access(),
+			 errmsg("could not %s file \"%s\": %m", what, path)));
+}
+
+/* ---- checksums ---- */
+
+pg_crc32c
+redo_header_crc(const RedoHeader *header)
+{
+	RedoHeader	copy = *header;
+	pg_crc32c	crc;
+
+	copy.crc = 0;
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, &copy, sizeof(copy));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+pg_crc32c
+redo_chunk_crc(const RedoChunk *chunk)
+{
+	const char *rest = (const char *) &chunk->nonce;
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, rest, sizeof(RedoChunk) - offsetof(RedoChunk, nonce) +
+				chunk->nentries * sizeof(RedoEntry));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* ---- checkpoints ---- */
+
+/* Header into the block of its turn; false: errno */
+static bool
+write_header(RedoHeader *header)
+{
+	static char block[REDO_BLOCK] __attribute__((aligned(REDO_BLOCK)));
+
+	header->sequence++;
+	header->crc = redo_header_crc(header);
+	memset(block, 0, sizeof(block));
+	memcpy(block, header, sizeof(RedoHeader));
+	errno = EIO;
+	return pwrite(redo_fd, block, REDO_BLOCK, (off_t) (header->sequence % 2) * REDO_BLOCK) == REDO_BLOCK &&
+		fdatasync(redo_fd) == 0;
+}
+
+/* Until nobody writes a chunk before this position any more. */
+static void
+wait_for_writers(uint64 position)
+{
+	pg_memory_barrier();
+	for (int i = 0; i < redo_processes(); i++)
+	{
+		uint64		at;
+
+		while ((at = pg_atomic_read_u64(&redo->in_flight[i])) != 0 && at < position)
+			pg_usleep(50L);
+	}
+	pg_memory_barrier();
+}
+
+/*
+ * Everything that the log has so far is in the pool file afterwards, and its
+ * blocks can be used again.  Returns at once if somebody else did that since the
+ * log's start was "seen".  Takes no other lock; who writes a chunk waits for none.
+ */
+static void
+checkpoint_since(uint64 seen)
+{
+	uint64		position;
+
+	LWLockAcquire(redo->checkpoint_lock, LW_EXCLUSIVE);
+	if (pg_atomic_read_u64(&redo->start) == seen)
+	{
+		pg_atomic_write_u32(&redo->asked, 0);
+		SpinLockAcquire(&redo->mutex);
+		position = pg_atomic_read_u64(&redo->head);
+		SpinLockRelease(&redo->mutex);
+		wait_for_writers(position);
+		if (fdatasync(pm_pool_fd) != 0)
+			panic("synchronize", pm_pool_file);
+		redo->header.start = position;
+		if (!write_header(&redo->header))
+			panic("write", redo_path());
+		pg_atomic_write_u64(&redo->start, position);
+	}
+	LWLockRelease(redo->checkpoint_lock);
+}
+
+void
+redo_checkpoint(void)
+{
+	checkpoint_since(pg_atomic_read_u64(&redo->start));
+}
+
+/* ---- writing ---- */
+
+static bool
+reserve(uint64 n, uint64 *position, uint64 *start)
+{
+	uint64		at;
+	bool		fits;
+
+	SpinLockAcquire(&redo->mutex);
+	at = pg_atomic_read_u64(&redo->head);
+	if (at % redo->nblocks + n > redo->nblocks)
+		at += redo->nblocks - at % redo->nblocks;
+	*start = pg_atomic_read_u64(&redo->start);
+	fits = at + n <= *start + redo->nblocks;
+	if (fits)
+		pg_atomic_write_u64(&redo->head, at + n);
+	SpinLockRelease(&redo->mutex);
+	*position = at;
+	return fits;
+}
+
+static void
+ask_worker(uint64 used)
+{
+	int			worker = redo->worker;
+	uint32		no = 0;
+
+	if (used > redo->nblocks / 2 && worker >= 0 &&
+		pg_atomic_compare_exchange_u32(&redo->asked, &no, 1))
+		SetLatch(&ProcGlobal->allProcs[worker].procLatch);
+}
+
+/*
+ * A place for n blocks.  From here to leave_log() no checkpoint passes it.  The
+ * order matters: first in_flight, then the position is taken (README.md).
+ */
+static uint64
+enter_log(uint64 n)
+{
+	pg_atomic_uint64 *mine = &redo->in_flight[pm_process_number()];
+	uint64		position;
+	uint64		start;
+
+	for (;;)
+	{
+		pg_atomic_write_u64(mine, pg_atomic_read_u64(&redo->head));
+		pg_memory_barrier();
+		if (reserve(n, &position, &start))
+			break;
+		pg_atomic_write_u64(mine, 0);
+		checkpoint_since(start);
+	}
+	ask_worker(position + n - start);
+	return position;
+}
+
+static void
+leave_log(void)
+{
+	pg_memory_barrier();
+	pg_atomic_write_u64(&redo->in_flight[pm_process_number()], 0);
+}
+
+/*
+ * The line as it is at one time: two stores of another process to it must not be
+ * seen in the wrong order.  So read until two readings agree.
+ */
+static inline void
+copy_line(uint64 *to, const uint64 *from)
+{
+	bool		same;
+
+	for (int i = 0; i < PM_LINE / 8; i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+	do
+	{
+		same = true;
+		for (int i = 0; i < PM_LINE / 8; i++)
+		{
+			uint64		word = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+
+			same &= word == to[i];
+			to[i] = word;
+		}
+	} while (unlikely(!same));
+}
+
+static void
+sync_log(void)
+{
+	if (fdatasync(redo_fd) != 0)
+		panic("synchronize", redo_path());
+}
+
+/* Complete the chunk in the buffer and write it. */
+static void
+write_chunk(uint64 position, uint32 nblocks, uint32 nentries, bool sync)
+{
+	RedoChunk  *chunk = (RedoChunk *) chunk_buffer;
+	Size		bytes = (Size) nblocks * REDO_BLOCK;
+	Size		used = sizeof(RedoChunk) + nentries * sizeof(RedoEntry);
+	struct iovec io = {.iov_base = chunk_buffer, .iov_len = bytes};
+	off_t		at = (off_t) (2 + position % redo->nblocks) * REDO_BLOCK;
+
+	memset(chunk, 0, sizeof(RedoChunk));
+	chunk->magic = REDO_CHUNK_MAGIC;
+	memcpy(chunk->nonce, redo->header.nonce, sizeof(chunk->nonce));
+	chunk->position = position;
+	chunk->nblocks = nblocks;
+	chunk->nentries = nentries;
+	chunk->crc = redo_chunk_crc(chunk);
+	memset(chunk_buffer + used, 0, bytes - used);
+
+	errno = ENOSPC;
+	if (pwritev2(redo_fd, &io, 1, at, sync ? RWF_DSYNC : 0) != (ssize_t) bytes)
+		panic("write", redo_path());
+	/* with FUA the device's cache keeps earlier writes */
+	if (sync && unsynced)
+		sync_log();
+	unsynced = !sync;
+}
+
+/*
+ * Write n lines to the log.  With sync, they and all that this process has
+ * written to the log before are durable afterwards.
+ *
+ * publish (may be NULL) is an aligned word in one of the lines: it gets the value
+ * in the log first, and in memory when that is durable (sync is needed).  Nobody
+ * else may flush its line meanwhile.
+ *
+ * The lines are read after the place was taken: a later chunk with the same line
+ * has what this one has, or newer.
+ */
+void
+redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value, bool sync)
+{
+	RedoEntry  *entry = (RedoEntry *) (chunk_buffer + sizeof(RedoChunk));
+	uint32		nblocks = REDO_CHUNK_BLOCKS(n);
+	uint64		position;
+
+	Assert(n > 0 && n <= (int) REDO_CHUNK_LINES);
+	position = enter_log(nblocks);
+	for (int i = 0; i < n; i++, entry++)
+	{
+		entry->where = (uint64) ((char *) lines[i] - PoolBase) | REDO_LINE;
+		copy_line(entry->word, (const uint64 *) lines[i]);
+		if ((uintptr_t) publish - lines[i] < PM_LINE)
+			entry->word[((uintptr_t) publish - lines[i]) / 8] = value;
+	}
+	write_chunk(position, nblocks, n, sync);
+	if (publish != NULL)
+		__atomic_store_n(publish, value, __ATOMIC_RELEASE);
+	leave_log();
+}
+
+/* Space of the file was taken or given back.  Not synchronised. */
+void
+redo_write_space(int kind, uint64 offset, uint64 bytes)
+{
+	RedoEntry  *entry = (RedoEntry *) (chunk_buffer + sizeof(RedoChunk));
+	uint64		position = enter_log(1);
+
+	memset(entry, 0, sizeof(RedoEntry));
+	entry->where = offset | (uint64) kind;
+	entry->word[0] = bytes;
+	write_chunk(position, 1, 1, false);
+	leave_log();
+}
+
+bool
+redo_unsynced(void)
+{
+	return unsynced;
+}
+
+void
+redo_sync(void)
+{
+	if (unsynced)
+		sync_log();
+	unsynced = false;
+}
+
+/* ---- begin and end ---- */
+
+/* The superblock's nonce, durable in its place */
+static bool
+set_nonce(const uint64 *nonce)
+{
+	char	   *page = (char *) ((uintptr_t) PoolSuper & ~(uintptr_t) 4095);
+
+	memcpy(PoolSuper->redo_nonce, nonce, sizeof(PoolSuper->redo_nonce));
+	return msync(page, 4096, MS_SYNC) == 0;
+}
+
+/* A file of the right size whose blocks are all written: later writes change no metadata. */
+static bool
+make_file(uint64 bytes)
+{
+	static const char zero[1 << 20] __attribute__((aligned(REDO_BLOCK)));
+	int			fd;
+	uint64		at;
+	struct stat st;
+	char		directory[MAXPGPATH];
+	bool		ok;
+
+	fd = open(redo_path(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return false;
+	ok = fstat(fd, &st) == 0 && fchmod(fd, 0600) == 0;
+	if (ok && (uint64) st.st_size != bytes)
+	{
+		ok = ftruncate(fd, 0) == 0;
+		for (at = 0; ok && at < bytes; at += sizeof(zero))
+		{
+			errno = ENOSPC;
+			ok = pwrite(fd, zero, Min(sizeof(zero), bytes - at), (off_t) at) ==
+				(ssize_t) Min(sizeof(zero), bytes - at);
+		}
+		ok = ok && fsync(fd) == 0;
+	}
+	if (close(fd) != 0 || !ok)
+		return false;
+
+	/* and its name */
+	strlcpy(directory, redo_path(), sizeof(directory));
+	get_parent_directory(directory);
+	return fsync_fname_ext(directory, true, false, LOG) == 0;
+}
+
+static bool
+open_file(void)
+{
+	if (redo_fd >= 0)
+		return true;
+	redo_fd = open(redo_path(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);
+	if (redo_fd < 0 && errno == EINVAL)
+		redo_fd = open(redo_path(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	return redo_fd >= 0;
+}
+
+/*
+ * The postmaster ends, all its children have: write everything back, so that
+ * the pool file is complete without the log.  (Shared memory is gone already.)
+ */
+static void
+end_log(int code, Datum arg)
+{
+	static const uint64 none[2] = {0, 0};
+
+	if (MyProcPid != (int) DatumGetInt32(arg))
+		return;
+	if (fdatasync(pm_pool_fd) != 0 || !set_nonce(none))
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not synchronize sofort pool \"%s\": %m", pm_pool_file)));
+	else
+		ereport(LOG, (errmsg("sofort pool \"%s\" is written back", pm_pool_file)));
+}
+
+/*
+ * Begin a new, empty log, in the postmaster, before anybody flushes anything.
+ * After a crash of one backend what is in memory is newer than the old log.
+ * Order: file written back | nonce 0 | header | nonce.
+ */
+bool
+redo_begin(const uint8 *pool_id, PoolRefusal *why)
+{
+	static const uint64 none[2] = {0, 0};
+	static bool exit_registered = false;
+	RedoHeader *header = &redo->header;
+	uint64		bytes = (uint64) sofort_redo_size_mb << 20;
+
+	redo->nblocks = bytes / REDO_BLOCK - 2;
+	if (fdatasync(pm_pool_fd) != 0)
+		panic("synchronize", pm_pool_file);
+	if (!set_nonce(none))
+		panic("synchronize", pm_pool_file);
+
+	header->magic = REDO_MAGIC;
+	header->layout_version = SOFORT_LAYOUT_VERSION;
+	memcpy(header->pool_id, pool_id, sizeof(header->pool_id));
+	header->superblock_offset = (uint64) ((char *) PoolSuper - PoolBase);
+	header->nblocks = redo->nblocks;
+	header->start = 1;
+	if (!pg_strong_random(header->nonce, sizeof(header->nonce)))
+		return pool_refuse(why, ERRCODE_INTERNAL_ERROR, NULL, NULL,
+						   "could not generate a random number for \"%s\"", redo_path());
+	header->nonce[0] |= 1;		/* never none */
+
+	/* both blocks: an older header must not win */
+	if (!make_file(bytes) || !open_file() || !write_header(header) || !write_header(header))
+		return pool_refuse(why, errno == ENOSPC || errno == EDQUOT ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR,
+						   "Free space on the file system that holds the pool, or lower sofort.redo_size.",
+						   NULL, "could not write file \"%s\": %s", redo_path(), strerror(errno));
+	if (!set_nonce(header->nonce))
+		panic("synchronize", pm_pool_file);
+	if (!exit_registered)
+		on_proc_exit(end_log, Int32GetDatum(MyProcPid));
+	exit_registered = true;
+	return true;
+}
+
+/* ---- worker ---- */
+
+/* Writes the pool back when half of the log is used, so that nobody has to wait for that. */
+void
+sofort_redo_worker(Datum arg)
+{
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGHUP, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+	if (pm_medium() != PM_MEDIUM_MSYNC)
+		proc_exit(0);			/* and not again */
+	redo->worker = my_proc_number();
+	while (!ShutdownRequestPending)
+	{
+		if (pg_atomic_read_u32(&redo->asked) != 0)
+			redo_checkpoint();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
+	redo->worker = -1;
+	proc_exit(1);
+}
+
+void
+redo_register_worker(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+	worker.bgw_restart_time = 1;
+	strlcpy(worker.bgw_library_name, "sofort", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "sofort_redo_worker", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "sofort pool writer", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "sofort pool writer", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}

@@ -1,0 +1,387 @@
+/*-------------------------------------------------------------------------
+ *
+ * redo_recover.c
+ *	  Replays the redo log into the pool file, at a cold start, before anybody
+ *	  (libpmemobj included) reads the pool.  See redo.c and README.md.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pm_internal.h"
+#include "port/pg_crc32c.h"
+#include "portability/instr_time.h"
+
+#define READ_BYTES		((Size) 1 << 20)
+#define RUN_BYTES		65536	/* written at once, at most */
+
+typedef struct Replay
+{
+	int			fd;				/* the pool */
+	RedoHeader	header;
+	char	   *ring;
+	Size		ring_bytes;
+	const RedoChunk **chunks;
+	uint64		nchunks;
+	const RedoEntry **lines;	/* in the order of the log */
+	uint64		nlines;
+} Replay;
+
+/* A line of the pool and when it was logged: number in "lines" */
+typedef struct LineVersion
+{
+	uint64		offset;
+	uint64		number;
+} LineVersion;
+
+static void *
+take_memory(Size bytes)
+{
+	void	   *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+						 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static bool
+refuse_io(PoolRefusal *why, const char *what, const char *path)
+{
+	int			err = errno;
+
+	return pool_refuse(why, err == ENOSPC || err == EDQUOT ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR,
+					   err == ENOSPC || err == EDQUOT ?
+					   "Free space on the file system that holds the pool, and restart the server." : NULL,
+					   NULL, "could not %s file \"%s\": %s", what, path, strerror(err));
+}
+
+/* ---- which log ---- */
+
+static bool
+valid_header(const RedoHeader *header, const PoolControl *control)
+{
+	return header->magic == REDO_MAGIC && header->crc == redo_header_crc(header) &&
+		header->layout_version == SOFORT_LAYOUT_VERSION && header->nblocks > 0 &&
+		memcmp(header->pool_id, control->pool_id, sizeof(header->pool_id)) == 0;
+}
+
+/* The header that counts; *found = false if there is none for this pool. */
+static bool
+read_header(int redo, const PoolControl *control, RedoHeader *header, bool *found,
+			PoolRefusal *why)
+{
+	*found = false;
+	for (int i = 0; i < 2; i++)
+	{
+		RedoHeader	h;
+		ssize_t		n = pread(redo, &h, sizeof(h), (off_t) i * REDO_BLOCK);
+
+		if (n < 0)
+			return refuse_io(why, "read", redo_path());
+		if (n != sizeof(h) || !valid_header(&h, control) ||
+			(*found && h.sequence < header->sequence))
+			continue;
+		*header = h;
+		*found = true;
+	}
+	return true;
+}
+
+/*
+ * Does the pool need a log?  *needed = false also for a file that will be
+ * refused for other reasons: it is not touched.
+ */
+static bool
+pool_needs_log(int fd, const PoolControl *control, uint64 superblock_offset, uint64 *nonce,
+			   bool *needed, PoolRefusal *why)
+{
+	PoolSuperblock super;
+	ssize_t		n;
+
+	*needed = false;
+	if (superblock_offset == 0)
+		return true;			/* no log was ever begun */
+	n = pread(fd, &super, sizeof(super), (off_t) superblock_offset);
+	if (n < 0)
+		return refuse_io(why, "read", pm_pool_file);
+	if (n != sizeof(super) || super.magic != SOFORT_POOL_MAGIC ||
+		super.layout_version != SOFORT_LAYOUT_VERSION ||
+		memcmp(super.identity.pool_id, control->pool_id, sizeof(control->pool_id)) != 0)
+		return true;
+	memcpy(nonce, super.redo_nonce, sizeof(super.redo_nonce));
+	*needed = nonce[0] != 0;
+	return true;
+}
+
+/* ---- reading ---- */
+
+static bool
+read_ring(Replay *r, int redo, PoolRefusal *why)
+{
+	Size		at;
+
+	r->ring_bytes = (Size) r->header.nblocks * REDO_BLOCK;
+	r->ring = take_memory(r->ring_bytes);
+	r->chunks = take_memory(r->header.nblocks * sizeof(RedoChunk *));
+	if (r->ring == NULL || r->chunks == NULL)
+		return refuse_io(why, "read", redo_path());
+	(void) posix_fadvise(redo, 0, 0, POSIX_FADV_SEQUENTIAL);
+	for (at = 0; at < r->ring_bytes;)
+	{
+		ssize_t		n = pread(redo, r->ring + at, Min(READ_BYTES, r->ring_bytes - at),
+							  (off_t) (2 * REDO_BLOCK + at));
+
+		if (n <= 0)
+		{
+			errno = n == 0 ? EIO : errno;
+			return refuse_io(why, "read", redo_path());
+		}
+		at += (Size) n;
+	}
+	return true;
+}
+
+/* A chunk of this log that was written completely, not before its start */
+static bool
+valid_chunk(const Replay *r, uint64 block)
+{
+	const RedoChunk *chunk = (const RedoChunk *) (r->ring + block * REDO_BLOCK);
+	const RedoHeader *header = &r->header;
+
+	return chunk->magic == REDO_CHUNK_MAGIC &&
+		memcmp(chunk->nonce, header->nonce, sizeof(chunk->nonce)) == 0 &&
+		chunk->position >= header->start &&
+		chunk->position < header->start + header->nblocks &&
+		chunk->position % header->nblocks == block &&
+		chunk->nentries <= REDO_CHUNK_LINES &&
+		chunk->nblocks == REDO_CHUNK_BLOCKS(chunk->nentries) &&
+		block + chunk->nblocks <= header->nblocks &&
+		redo_chunk_crc(chunk) == chunk->crc;
+}
+
+static int
+compare_chunks(const void *a, const void *b)
+{
+	uint64		x = (*(RedoChunk *const *) a)->position;
+	uint64		y = (*(RedoChunk *const *) b)->position;
+
+	return x < y ? -1 : x > y;
+}
+
+static void
+find_chunks(Replay *r)
+{
+	uint64		block = 0;
+
+	while (block < r->header.nblocks)
+	{
+		const RedoChunk *chunk = (const RedoChunk *) (r->ring + block * REDO_BLOCK);
+
+		if (!valid_chunk(r, block))
+		{
+			block++;
+			continue;
+		}
+		r->chunks[r->nchunks++] = chunk;
+		r->nlines += chunk->nentries;
+		block += chunk->nblocks;
+	}
+	qsort(r->chunks, r->nchunks, sizeof(RedoChunk *), compare_chunks);
+}
+
+/* ---- applying ---- */
+
+/* Space, in the order of the log; the lines are gathered. */
+static bool
+apply_space(Replay *r, PoolRefusal *why)
+{
+	uint64		i;
+	uint32		k;
+
+	r->lines = take_memory(Max(r->nlines, 1) * sizeof(RedoEntry *));
+	if (r->lines == NULL)
+		return refuse_io(why, "read", redo_path());
+	r->nlines = 0;
+	for (i = 0; i < r->nchunks; i++)
+	{
+		const RedoEntry *e = (const RedoEntry *) (r->chunks[i] + 1);
+
+		for (k = 0; k < r->chunks[i]->nentries; k++, e++)
+		{
+			int			kind = (int) (e->where & REDO_KIND_MASK);
+			off_t		offset = (off_t) (e->where & ~REDO_KIND_MASK);
+			int			mode = kind == REDO_PUNCH ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : 0;
+
+			if (kind == REDO_LINE)
+			{
+				r->lines[r->nlines++] = e;
+				continue;
+			}
+			while (fallocate(r->fd, mode, offset, (off_t) e->word[0]) != 0)
+			{
+				if (errno == EINTR)
+					continue;
+				if (kind == REDO_PUNCH)
+					break;		/* it costs space, no more */
+				return refuse_io(why, "allocate space in", pm_pool_file);
+			}
+		}
+	}
+	return true;
+}
+
+static int
+compare_versions(const void *a, const void *b)
+{
+	const LineVersion *x = a;
+	const LineVersion *y = b;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* The last version of each line, by place; returns how many. */
+static uint64
+last_versions(const Replay *r, LineVersion *v)
+{
+	uint64		i;
+	uint64		n = 0;
+
+	for (i = 0; i < r->nlines; i++)
+		v[i] = (LineVersion) {.offset = r->lines[i]->where & ~REDO_KIND_MASK,.number = i};
+	qsort(v, r->nlines, sizeof(LineVersion), compare_versions);
+	for (i = 0; i < r->nlines; i++)
+	{
+		if (n > 0 && v[n - 1].offset == v[i].offset)
+			n--;
+		v[n++] = v[i];
+	}
+	return n;
+}
+
+/* Have the kernel read the pages that are changed in part, side by side. */
+static void
+read_ahead(const Replay *r, const LineVersion *v, uint64 n)
+{
+	uint64		last = ~UINT64CONST(0);
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (v[i].offset / 4096 == last)
+			continue;
+		last = v[i].offset / 4096;
+		(void) posix_fadvise(r->fd, (off_t) (last * 4096), 4096, POSIX_FADV_WILLNEED);
+	}
+}
+
+static bool
+apply_lines(const Replay *r, PoolRefusal *why)
+{
+	static char run[RUN_BYTES];
+	LineVersion *v = take_memory(Max(r->nlines, 1) * sizeof(LineVersion));
+	uint64		n;
+	uint64		i = 0;
+	bool		ok = v != NULL;
+
+	if (!ok)
+		return refuse_io(why, "read", redo_path());
+	n = last_versions(r, v);
+	read_ahead(r, v, n);
+	while (ok && i < n)
+	{
+		uint64		start = v[i].offset;
+		Size		len = 0;
+
+		for (; i < n && v[i].offset == start + len && len < RUN_BYTES; i++, len += PM_LINE)
+			memcpy(run + len, r->lines[v[i].number]->word, PM_LINE);
+		errno = ENOSPC;
+		ok = pwrite(r->fd, run, len, (off_t) start) == (ssize_t) len;
+	}
+	if (!ok)
+		(void) refuse_io(why, "write", pm_pool_file);
+	munmap(v, Max(r->nlines, 1) * sizeof(LineVersion));
+	return ok;
+}
+
+/* All is in the pool file: it needs the log no more. */
+static bool
+finish(int fd, uint64 superblock_offset, PoolRefusal *why)
+{
+	static const uint64 none[2] = {0, 0};
+
+	if (fdatasync(fd) != 0 ||
+		pwrite(fd, none, sizeof(none), (off_t) (superblock_offset + offsetof(PoolSuperblock, redo_nonce))) != sizeof(none) ||
+		fdatasync(fd) != 0)
+		return refuse_io(why, "synchronize", pm_pool_file);
+	return true;
+}
+
+static bool
+replay(int fd, int redo, const RedoHeader *header, PoolRefusal *why)
+{
+	Replay		r = {.fd = fd,.header = *header};
+	instr_time	start;
+	instr_time	end;
+	uint64		nlines;
+	bool		ok;
+
+	INSTR_TIME_SET_CURRENT(start);
+	ok = read_ring(&r, redo, why);
+	if (ok)
+		find_chunks(&r);
+	nlines = r.nlines;
+	ok = ok && apply_space(&r, why) && apply_lines(&r, why) &&
+		finish(fd, header->superblock_offset, why);
+	if (r.ring != NULL)
+		munmap(r.ring, r.ring_bytes);
+	if (r.chunks != NULL)
+		munmap(r.chunks, header->nblocks * sizeof(RedoChunk *));
+	if (r.lines != NULL)
+		munmap(r.lines, Max(nlines, 1) * sizeof(RedoEntry *));
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	if (ok)
+		ereport(LOG,
+				(errmsg("replayed " UINT64_FORMAT " lines of \"%s\" in %.1f ms", nlines,
+						redo_path(), INSTR_TIME_GET_MILLISEC(end))));
+	return ok;
+}
+
+/*
+ * fd: the pool, open for reading and writing; the pool's lock is held.  False
+ * with a reason if the pool is not complete without a log that is not there.
+ */
+bool
+redo_recover(int fd, const PoolControl *control, PoolRefusal *why)
+{
+	int			redo = open(redo_path(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	RedoHeader	header;
+	uint64		nonce[2];
+	bool		found = false;
+	bool		needed;
+	bool		ok;
+
+	memset(&header, 0, sizeof(header));
+	if (redo < 0 && errno != ENOENT)
+		return refuse_io(why, "open", redo_path());
+	ok = redo < 0 || read_header(redo, control, &header, &found, why);
+	ok = ok && pool_needs_log(fd, control, control->superblock_offset != 0 ?
+							  control->superblock_offset : header.superblock_offset,
+							  nonce, &needed, why);
+	if (ok && needed && (!found || memcmp(nonce, header.nonce, sizeof(nonce)) != 0))
+		ok = pool_refuse(why, found || redo >= 0 ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_UNDEFINED_FILE,
+						 "Put back the file that was beside the pool when the server ended, or restore pool and data directory from one backup.",
+						 redo < 0 ? "The file does not exist." : "The file belongs to another pool, or to another time.",
+						 "sofort pool \"%s\" is not complete without its redo log \"%s\"",
+						 pm_pool_file, redo_path());
+	else if (ok && needed)
+		ok = replay(fd, redo, &header, why);
+	if (redo >= 0)
+		close(redo);
+	return ok;
+}
