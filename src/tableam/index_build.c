@@ -308,7 +308,12 @@ next_root(StoreDesc *store, uint64 *position, uint64 end, RowRef *ref)
 		uint64		begin;
 
 		if (!store_locate(store, row_from_position(*position), ref))
-			return false;
+		{
+			/* the block has no storage; but block 0 is several, of which some may have none */
+			if (*position >= SOFORT_BLOCK_ROWS)
+				return false;
+			continue;
+		}
 		begin = word_read(&ref->words->begin);
 		if (begin != WORD_EMPTY && WORD_TAG(begin) != WORD_TAG_ABORTED &&
 			(begin & BEGIN_HEAP_ONLY) == 0)

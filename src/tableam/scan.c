@@ -167,9 +167,13 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 		RowRef	   *ref = &scan->rows[n];
 		uint64		begin;
 
-		/* a block has storage for its first rows only, or for none */
 		if (!store_locate(scan->reader, row_from_position(position), ref))
-			break;
+		{
+			/* it has no storage; but block 0 is several, of which some may have none */
+			if (block > 0)
+				break;
+			continue;
+		}
 		begin = word_read(&ref->words->begin);
 		if (begin == WORD_EMPTY)
 			continue;
