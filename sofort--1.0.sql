@@ -272,7 +272,8 @@ COMMENT ON COLUMN recovery.finished IS 'when they had finished; null before';
 
 CREATE FUNCTION transaction_info(
     OUT slot integer, OUT generation integer, OUT state text, OUT life bigint,
-    OUT xid xid8, OUT pid integer, OUT entries bigint)
+    OUT xid xid8, OUT pid integer, OUT entries bigint,
+    OUT label text, OUT statements bigint, OUT expires timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'sofort_transaction_info'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
@@ -287,6 +288,9 @@ COMMENT ON COLUMN transactions.life IS 'server start in which the transaction be
 COMMENT ON COLUMN transactions.xid IS 'transaction id';
 COMMENT ON COLUMN transactions.pid IS 'server process, or null';
 COMMENT ON COLUMN transactions.entries IS 'entries of its write set';
+COMMENT ON COLUMN transactions.label IS 'of a kept transaction: its label';
+COMMENT ON COLUMN transactions.statements IS 'of a kept transaction: statements that are finished and durable';
+COMMENT ON COLUMN transactions.expires IS 'of a kept transaction that waits to be resumed: when it will be rolled back; else null';
 
 CREATE FUNCTION workload_info(
     OUT statement text, OUT command text, OUT relation regclass, OUT index regclass,
@@ -332,6 +336,38 @@ COMMENT ON COLUMN recovery_order.workers IS 'processes that work on it now';
 COMMENT ON COLUMN recovery_order.rebuilt_as IS 'the how manieth index it was that background workers have completed since the start; null: it was not completed by one';
 
 GRANT SELECT ON pool, tables, columns, indexes, recovery, recovery_order, transactions, workload TO PUBLIC;
+
+-- ---------------------------------------------------------------------------
+-- Transactions that go on after a crash
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION keep_transaction(label text DEFAULT '')
+RETURNS text
+AS 'MODULE_PATHNAME', 'sofort_keep_transaction'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION keep_transaction(text) IS
+    'makes the transaction one that stays open when the server dies, from the end of this statement on; returns the secret token with which it can be resumed';
+
+CREATE FUNCTION resume_transaction(token text, OUT label text, OUT statements bigint, OUT started timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'sofort_resume_transaction'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION resume_transaction(text) IS
+    'goes on with a kept transaction after a crash, in a transaction that has just begun; says how many of its statements are finished';
+
+CREATE FUNCTION transaction_outcome(token text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'sofort_transaction_outcome'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION transaction_outcome(text) IS
+    'what has become of a kept transaction: open, committed, aborted, expired; null: not known, or for longer than a day';
+
+CREATE FUNCTION abort_transaction(token text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'sofort_abort_transaction'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION abort_transaction(text) IS
+    'rolls back a kept transaction that waits to be resumed; for its owner and superusers';
 
 -- ---------------------------------------------------------------------------
 -- Checks and administration

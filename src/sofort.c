@@ -20,6 +20,7 @@
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
 #include "sofort/tableam/tableam.h"
+#include "sofort/txn/kept.h"
 #include "sofort/txn/txn.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -177,6 +178,7 @@ _PG_init(void)
 	 */
 	SetConfigOption("wal_writer_flush_after", "0", PGC_POSTMASTER, PGC_S_DYNAMIC_DEFAULT);
 	txn_init();
+	kept_init();
 	indexam_init();
 	exec_init();
 	tableam_init();

@@ -297,10 +297,11 @@ sub wait_until
 }
 
 # Returns 1 when the postmaster has ended by itself and nobody of its children
-# is left, 0 after a minute without.
+# is left, 0 after a minute without. kill_rest => 1: some may wait for a lock that
+# the killed process had, and would never notice.
 sub reap
 {
-	my ($node) = @_;
+	my ($node, %params) = @_;
 	my $until = time() + 60;
 	my $dir = Cwd::realpath($node->data_dir);
 	while (waitpid($node->{_pid}, POSIX::WNOHANG()) == 0)
@@ -309,9 +310,10 @@ sub reap
 		usleep(2_000);
 	}
 	$node->{_pid} = undef;
-	while (grep { (readlink($_) || '') eq $dir } glob('/proc/[0-9]*/cwd'))
+	while (my @left = grep { (readlink($_) || '') eq $dir } glob('/proc/[0-9]*/cwd'))
 	{
 		return 0 if time() > $until;
+		kill('KILL', map { m{/proc/(\d+)/} } @left) if $params{kill_rest};
 		usleep(2_000);
 	}
 	return 1;

@@ -18,6 +18,7 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
+#include "sofort/txn/kept.h"
 #include "sofort/txn/txn.h"
 #include "utils/inval.h"
 #include "utils/syscache.h"
@@ -34,6 +35,9 @@ const struct config_enum_entry exec_default_index_options[] = {
 
 static ProcessUtility_hook_type next_process_utility;
 static ExecutorStart_hook_type next_executor_start;
+static ExecutorRun_hook_type next_executor_run;
+static ExecutorFinish_hook_type next_executor_finish;
+static ExecutorEnd_hook_type next_executor_end;
 static object_access_hook_type next_object_access;
 
 /* Database whose DROP succeeded but has not committed yet. */
@@ -91,6 +95,7 @@ clear_database_of_workers(Node *stmt)
 		name = castNode(RenameStmt, stmt)->subname;
 	if (name == NULL)
 		return;
+	continuation_check_database(name);
 	db = get_database_oid(name, true);
 	if (OidIsValid(db) && compat_owns_database(db, GetUserId()))
 		recovery_leave_database(db);
@@ -165,9 +170,16 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 					 DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *stmt = pstmt->utilityStmt;
+	const PlannedStmt *original = pstmt;
+	bool		ends_transaction = IsA(stmt, TransactionStmt);
 	AlterFollowUp *follow_up;
+	List	   *waiting;
 	Oid			dropping = InvalidOid;
 
+	keepable_utility(stmt);
+	waiting = ends_transaction ? NIL : continuation_waiting_relations();
+	if (!ends_transaction)
+		continuation_enter();
 	if (read_only && changes_statement(stmt))
 	{
 		pstmt = copyObject(pstmt);
@@ -196,16 +208,58 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	constraint_after_alter(follow_up);
 	if (OidIsValid(dropping))
 		dropped_database = dropping;
+	if (ends_transaction)
+		return;
+	if (waiting != NIL)
+		continuation_check_locks(waiting);
+	continuation_leave();
+	continuation_utility_done(original, context);
 }
 
 static void exec_executor_start(QueryDesc *desc, int eflags);
+
+static void
+exec_executor_run(QueryDesc *desc, ScanDirection direction, uint64 count COMPAT_EXECUTE_ONCE)
+{
+	continuation_enter();
+	if (next_executor_run)
+		next_executor_run(desc, direction, count COMPAT_PASS_EXECUTE_ONCE);
+	else
+		standard_ExecutorRun(desc, direction, count COMPAT_PASS_EXECUTE_ONCE);
+	continuation_leave();
+	continuation_run_done(desc, count);
+}
+
+static void
+exec_executor_finish(QueryDesc *desc)
+{
+	continuation_enter();
+	if (next_executor_finish)
+		next_executor_finish(desc);
+	else
+		standard_ExecutorFinish(desc);
+	continuation_leave();
+}
+
+static void
+exec_executor_end(QueryDesc *desc)
+{
+	const PlannedStmt *stmt = desc->plannedstmt;
+
+	if (next_executor_end)
+		next_executor_end(desc);
+	else
+		standard_ExecutorEnd(desc);
+	continuation_executor_done(stmt);
+}
 
 /* Another extension may look at the nodes of a plan (auto_explain does). */
 static bool
 executor_is_watched(void)
 {
-	return ExecutorStart_hook != exec_executor_start || ExecutorRun_hook != NULL ||
-		ExecutorFinish_hook != NULL || ExecutorEnd_hook != NULL;
+	return ExecutorStart_hook != exec_executor_start || ExecutorRun_hook != exec_executor_run ||
+		ExecutorFinish_hook != exec_executor_finish || ExecutorEnd_hook != exec_executor_end ||
+		next_executor_run != NULL || next_executor_finish != NULL || next_executor_end != NULL;
 }
 
 static void
@@ -213,6 +267,8 @@ exec_executor_start(QueryDesc *desc, int eflags)
 {
 	SequenceScope outer;
 
+	if (unlikely(txn_is_kept()) && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		keepable_plan(desc->plannedstmt);
 	sequences_enter(&outer);
 	PG_TRY();
 	{
@@ -241,7 +297,10 @@ exec_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub
 		next_object_access(access, class_id, object_id, sub_id, arg);
 
 	if (access == OAT_FUNCTION_EXECUTE)
+	{
 		sequences_function(object_id);
+		keepable_function(object_id);
+	}
 	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0)
 		statement_relation_dropped(object_id);
 	else if (access == OAT_POST_CREATE && class_id == DatabaseRelationId)
@@ -258,6 +317,7 @@ exec_xact_callback(XactEvent event, void *arg)
 			statement_pre_commit();
 			break;
 		case XACT_EVENT_COMMIT:
+			continuation_end_of_xact();
 			sequences_forget();
 			statement_end_of_xact(true);
 			if (OidIsValid(dropped_database))
@@ -271,6 +331,7 @@ exec_xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
+			continuation_end_of_xact();
 			sequences_forget();
 			statement_end_of_xact(false);
 			template_end();
@@ -279,6 +340,15 @@ exec_xact_callback(XactEvent event, void *arg)
 		default:
 			break;
 	}
+}
+
+static void
+exec_subxact_callback(SubXactEvent event, SubTransactionId sub, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_START_SUB)
+		continuation_start_sub();
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		continuation_abort_sub();
 }
 
 void
@@ -303,9 +373,16 @@ exec_init(void)
 	ProcessUtility_hook = exec_process_utility;
 	next_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = exec_executor_start;
+	next_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = exec_executor_run;
+	next_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = exec_executor_finish;
+	next_executor_end = ExecutorEnd_hook;
+	ExecutorEnd_hook = exec_executor_end;
 	next_object_access = object_access_hook;
 	object_access_hook = exec_object_access;
 	statement_init();
 	RegisterXactCallback(exec_xact_callback, NULL);
+	RegisterSubXactCallback(exec_subxact_callback, NULL);
 	CacheRegisterSyscacheCallback(AMNAME, access_methods_changed, (Datum) 0);
 }

@@ -140,4 +140,39 @@ extern void sequences_note_copy(const CopyStmt *stmt);
 extern void sequences_pre_commit(void);
 extern void sequences_forget(void);
 
+/* ---- keepable.c ---- */
+
+/*
+ * What would make a transaction one that cannot be kept: 0A000 if it is kept
+ * already, else remembered.
+ */
+extern void keepable_utility(Node *stmt);
+extern void keepable_function(Oid function);
+extern void keepable_plan(const PlannedStmt *stmt);	/* only if it is kept */
+extern void keepable_so_far(void);
+extern void keepable_statement_end(void);
+extern void keepable_resumed(Oid relid);
+extern bool keepable_is_clean(void);
+extern void keepable_end_of_xact(void);
+
+/* ---- continuation.c ---- */
+
+/* Around what may execute statements of its own. */
+extern void continuation_enter(void);
+extern void continuation_leave(void);
+
+/* After it: has the statement ended that the client has sent? */
+extern void continuation_run_done(const QueryDesc *desc, uint64 count);
+extern void continuation_executor_done(const PlannedStmt *stmt);
+extern void continuation_utility_done(const PlannedStmt *stmt, ProcessUtilityContext context);
+
+extern void continuation_start_sub(void);
+extern void continuation_abort_sub(void);
+extern void continuation_end_of_xact(void);
+
+/* 55006 for what a kept transaction that waits would have kept out. */
+extern List *continuation_waiting_relations(void);
+extern void continuation_check_locks(List *relations);
+extern void continuation_check_database(const char *name);
+
 #endif							/* SOFORT_EXEC_INTERNAL_H */

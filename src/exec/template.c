@@ -45,6 +45,7 @@ template_begin(const CreatedbStmt *stmt)
 		else if (strcmp(option->defname, "tablespace") == 0)
 			tablespace_name = defGetString(option);
 	}
+	continuation_check_database(name);
 	recovery_leave_database(get_database_oid(name, true));
 	template_name = name;
 }

@@ -68,7 +68,20 @@ refer_intents(Space *s)
 	}
 }
 
-/* Write sets are chains of chunks; one that is being given back may end early. */
+/* Chains of chunks; one that is being given back may end early. */
+static void
+refer_chunks(Space *s, const PMPtr *first)
+{
+	PMPtr		p = *(const volatile PMPtr *) first;
+
+	while (p != PM_NULL && pm_allocated_size(p) >= sizeof(TcbChunk))
+	{
+		refer(s, p);
+		p = *(const volatile PMPtr *) &((const TcbChunk *) pm_deref(p))->next;
+	}
+}
+
+/* Write sets, and row locks that were given to kept transactions */
 static void
 refer_transactions(Space *s)
 {
@@ -78,13 +91,17 @@ refer_transactions(Space *s)
 	for (i = 0; i < PoolSuper->tcbs.count; i++)
 	{
 		const Tcb  *tcb = pm_vector_get(&PoolSuper->tcbs, i);
-		PMPtr		p = tcb != NULL ? *(const volatile PMPtr *) &tcb->overflow : PM_NULL;
 
-		while (p != PM_NULL && pm_allocated_size(p) >= sizeof(TcbChunk))
-		{
-			refer(s, p);
-			p = *(const volatile PMPtr *) &((const TcbChunk *) pm_deref(p))->next;
-		}
+		if (tcb != NULL)
+			refer_chunks(s, &tcb->overflow);
+	}
+	refer_vector(s, &PoolSuper->kept);
+	for (i = 0; i < PoolSuper->kept.count; i++)
+	{
+		const KeptRecord *r = pm_vector_get(&PoolSuper->kept, i);
+
+		if (r != NULL)
+			refer_chunks(s, &r->locks);
 	}
 }
 

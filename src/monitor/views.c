@@ -377,10 +377,11 @@ static void
 put_transaction(void *arg, const TxnInfo *info)
 {
 	ReturnSetInfo *rsinfo = arg;
-	Datum		values[7] = {0};
-	bool		nulls[7] = {0};
+	Datum		values[10] = {0};
+	bool		nulls[10] = {0};
 
-	if (!may_see_process(info->pid))
+	if (!may_see_process(info->pid) &&
+		!(info->is_kept && has_privs_of_role(GetUserId(), info->role)))
 		return;
 	values[0] = Int32GetDatum((int32) info->slot);
 	values[1] = Int32GetDatum((int32) info->generation);
@@ -390,6 +391,14 @@ put_transaction(void *arg, const TxnInfo *info)
 	values[5] = Int32GetDatum(info->pid);
 	nulls[5] = info->pid == 0;
 	values[6] = Int64GetDatum((int64) info->entries);
+	nulls[7] = nulls[8] = !info->is_kept;
+	nulls[9] = !info->is_waiting;
+	if (info->is_kept)
+	{
+		values[7] = CStringGetTextDatum(info->label);
+		values[8] = Int64GetDatum((int64) info->statements);
+		values[9] = TimestampTzGetDatum(info->expires);
+	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

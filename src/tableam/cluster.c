@@ -331,6 +331,7 @@ tableam_copy_for_cluster(Relation from, Relation to, Relation index, bool use_so
 	TableCopyCounts counts;
 	CopyState	copy;
 
+	tableam_refuse_waiting(from);
 	copy_begin(&copy, from, store_open(from), to, store_open(to), &counts);
 	pgstat_progress_update_param(PROGRESS_CLUSTER_PHASE, PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP);
 	if (index == NULL)

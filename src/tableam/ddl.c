@@ -17,8 +17,10 @@
 #include "catalog/pg_class.h"
 #include "catalog/storage.h"
 #include "catalog/storage_xlog.h"
+#include "miscadmin.h"
 #include "sofort/compat/tableam.h"
 #include "sofort/tableam/callbacks.h"
+#include "sofort/txn/kept.h"
 #include "storage/smgr.h"
 #include "utils/fmgroids.h"
 
@@ -85,6 +87,41 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 	create_storage(rel, locator, persistence);
 	if (!same_locator(relation_locator(rel), locator))
 		store_drop_at_commit(relation_locator(rel));
+}
+
+typedef struct StoreSearch
+{
+	StoreId		store;
+	bool		found;
+} StoreSearch;
+
+static void
+compare_store(void *arg, StoreId store)
+{
+	StoreSearch *search = arg;
+
+	search->found |= search->store == store;
+}
+
+/*
+ * Rewrites and index builds, which wait for transactions that change the table:
+ * not for one that waits itself, after a crash, to be resumed.
+ */
+void
+tableam_refuse_waiting(Relation rel)
+{
+	StoreSearch search = {.store = 0};
+
+	if (likely(!txn_any_kept_waits()))
+		return;
+	search.store = store_open(rel)->id;
+	txn_all_kept_visit_stores(MyDatabaseId, compare_store, &search);
+	if (search.found)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed",
+						RelationGetRelationName(rel)),
+				 errhint("Try again when it was resumed or rolled back; see sofort.transactions.")));
 }
 
 void

@@ -352,6 +352,9 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	/* VACUUM rebuilds indexes and summarises: what the scan stands on must stay */
 	bool		held = txn_hold_horizon();
 
+	/* (rebuilding after a start takes every version, and refuses nothing) */
+	if (!anyvisible)
+		tableam_refuse_waiting(rel);
 	build_begin(&build, rel, index, info);
 	build.anyvisible = anyvisible;
 	build.callback = callback;

@@ -110,7 +110,7 @@ pre_commit(void)
 {
 	bool		pure;
 
-	if (My.nentries == 0)
+	if (My.nentries == 0 && !kept_is_running())
 	{
 		if (TxnShmem != NULL && commits_asynchronously())
 			wal_note_async_commit();
@@ -119,8 +119,15 @@ pre_commit(void)
 
 	PreCommit_CheckForSerializationFailure();
 	My.ready_sub = InvalidSubTransactionId;
-	pure = XactLastRecEnd == InvalidXLogRecPtr &&
-		replorigin_session_origin == InvalidRepOriginId;
+
+	/*
+	 * A kept transaction has changed nothing but sofort tables: any WAL of its
+	 * own is that of sequences, or of pages that were pruned.
+	 */
+	if (kept_is_running())
+		kept_before_commit();
+	pure = kept_is_running() || (XactLastRecEnd == InvalidXLogRecPtr &&
+							   replorigin_session_origin == InvalidRepOriginId);
 	if (!pure)
 	{
 		/* PostgreSQL's commit record decides, and is waited for */
@@ -183,6 +190,8 @@ forget_transaction(bool committed)
 {
 	if (My.have_slot)
 		rowlock_release(TopSubTransactionId);
+	if (My.kept != NULL)
+		kept_leave();
 	if (TxnOps != NULL && TxnOps->end_of_xact != NULL)
 		TxnOps->end_of_xact(committed);
 	txn_leave();
@@ -198,6 +207,8 @@ at_commit(void)
 {
 	prepared_end_of_xact();
 	pop_error_context();
+	if (kept_is_running() && My.stage == STAGE_COMMITTED)
+		kept_close(My.kept, KEPT_COMMITTED);
 	if (My.nentries > 0)
 		stamp();
 	else
@@ -220,6 +231,8 @@ at_abort(void)
 	}
 	if (My.prepared != NULL)
 		prepared_cancel();
+	if (kept_is_running())
+		kept_close(My.kept, KEPT_ABORTED);
 	if (My.durable)
 	{
 		txn_undo(TopSubTransactionId, 0);

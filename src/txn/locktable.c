@@ -52,7 +52,7 @@ locktable_startup(void)
 	int			i;
 
 	/* it lies behind the backends, see startup_shmem() */
-	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared]);
+	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared + TxnShmem->nkept]);
 	for (i = 0; i < TXN_LOCK_PARTITIONS; i++)
 	{
 		partitions[i].buckets = partitions[i].first;
@@ -263,7 +263,8 @@ locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation, uint64 
 	lock->slot = slot;
 	lock->generation = (uint16) generation;
 	lock->sub = sub;
-	lock->mode = (uint16) mode;
+	lock->mode = (uint8) mode;
+	lock->logged = false;
 
 	if (p->nlocks >= p->nbuckets * 2)
 		grow(p);
@@ -354,6 +355,24 @@ locktable_release(TxnBackend *b, SubTransactionId from_sub)
 	}
 }
 
+/* Remove what an owner has on a row. */
+void
+locktable_drop(TxnBackend *b, StoreId store, uint64 row)
+{
+	LWLock	   *lwlock = txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(store, row));
+	RowLock    *lock;
+	RowLock    *next;
+
+	LWLockAcquire(lwlock, LW_EXCLUSIVE);
+	for (lock = locktable_first(store, row); lock != NULL; lock = next)
+	{
+		next = locktable_next(lock);
+		if (lock->owner == (uint32) (b - TxnBackends))
+			locktable_remove(lock);
+	}
+	LWLockRelease(lwlock);
+}
+
 /* Copies of all entries of an owner, palloc'd. */
 RowLock *
 locktable_copy_owned(TxnBackend *b, int64 *n)
@@ -372,6 +391,44 @@ locktable_copy_owned(TxnBackend *b, int64 *n)
 			if (*n < max)
 				copies[*n] = *lock;
 			(*n)++;
+		}
+		SpinLockRelease(&b->mutex);
+		if (*n <= max)
+			return copies;
+		if (copies != NULL)
+			pfree(copies);
+		max = *n + 16;
+		copies = palloc_extended(max * sizeof(RowLock), MCXT_ALLOC_HUGE);
+	}
+}
+
+/*
+ * Copies of those that are not marked as logged, and marks them.  New entries
+ * come to the head of the list, so these are in front.
+ */
+RowLock *
+locktable_take_unlogged(TxnBackend *b, int64 *n)
+{
+	int64		max = 0;
+	RowLock    *copies = NULL;
+
+	for (;;)
+	{
+		RowLock    *lock;
+
+		*n = 0;
+		SpinLockAcquire(&b->mutex);
+		for (lock = b->owned; lock != NULL && !lock->logged; lock = lock->owned_next)
+			(*n)++;
+		if (*n <= max)
+		{
+			int64		i = 0;
+
+			for (lock = b->owned; i < *n; lock = lock->owned_next)
+			{
+				copies[i++] = *lock;
+				lock->logged = true;
+			}
 		}
 		SpinLockRelease(&b->mutex);
 		if (*n <= max)

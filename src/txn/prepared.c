@@ -51,7 +51,8 @@ static uint32
 next_slot(uint32 *n)
 {
 	while (*n < PoolSuper->tcbs.count &&
-		   TCB_STATE(((const Tcb *) pm_vector_get(&PoolSuper->tcbs, *n))->state) == TCB_TWO_PHASE)
+		   (TCB_STATE(((const Tcb *) pm_vector_get(&PoolSuper->tcbs, *n))->state) == TCB_TWO_PHASE ||
+			kept_has_slot(*n)))
 		(*n)++;
 	if (*n >= TXN_MAX_SLOTS)
 		ereport(FATAL,

@@ -32,8 +32,8 @@ bool		txn_recovering = false;
 #define TCBS_PER_CHUNK	(PM_GRANULE / sizeof(Tcb))
 
 /* The chunks of a TCB, in order; palloc'd. */
-static TcbChunk **
-collect_chunks(const Tcb *tcb, int *n)
+TcbChunk **
+tcb_chunks(const Tcb *tcb, int *n)
 {
 	TcbChunk  **chunks = NULL;
 	int64		max = 0;
@@ -48,6 +48,20 @@ collect_chunks(const Tcb *tcb, int *n)
 	return chunks;
 }
 
+/* Decode an entry; false if it is none of this generation. */
+bool
+tcb_valid_entry(const TcbEntry *durable, uint32 generation, TxnEntry *e)
+{
+	if (ENTRY_GENERATION(durable->what) != generation ||
+		ENTRY_KIND(durable->what) == TXN_ENTRY_NONE)
+		return false;
+	e->store = ENTRY_STORE(durable->what);
+	e->kind = ENTRY_KIND(durable->what);
+	e->row = ENTRY_ROW(durable->row);
+	e->count = ENTRY_COUNT(durable->row);
+	return true;
+}
+
 /* Call action for the valid ones of n entries. */
 static void
 walk_array(TcbEntry *entries, int n, bool backwards, uint32 slot, uint32 generation,
@@ -60,13 +74,8 @@ walk_array(TcbEntry *entries, int n, bool backwards, uint32 slot, uint32 generat
 		TcbEntry   *d = &entries[backwards ? n - 1 - k : k];
 		TxnEntry	e;
 
-		if (ENTRY_GENERATION(d->what) != generation || ENTRY_KIND(d->what) == TXN_ENTRY_NONE)
-			continue;
-		e.store = ENTRY_STORE(d->what);
-		e.kind = ENTRY_KIND(d->what);
-		e.row = ENTRY_ROW(d->row);
-		e.count = ENTRY_COUNT(d->row);
-		action(d, &e, slot, generation, fxid);
+		if (tcb_valid_entry(d, generation, &e))
+			action(d, &e, slot, generation, fxid);
 	}
 }
 
@@ -75,7 +84,7 @@ tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action)
 {
 	uint32		generation = TCB_GENERATION(tcb->state);
 	int			nchunks;
-	TcbChunk  **chunks = collect_chunks(tcb, &nchunks);
+	TcbChunk  **chunks = tcb_chunks(tcb, &nchunks);
 	int			k;
 
 	if (!backwards)
@@ -114,7 +123,7 @@ void
 tcb_free_overflow(Tcb *tcb)
 {
 	int			n;
-	TcbChunk  **chunks = collect_chunks(tcb, &n);
+	TcbChunk  **chunks = tcb_chunks(tcb, &n);
 
 	while (--n >= 0)
 		pm_free(n == 0 ? &tcb->overflow : &chunks[n - 1]->next, 1);
@@ -170,6 +179,10 @@ startup_shmem(void)
 	TxnShmem->nbackends = (uint32) MaxBackends;
 	TxnShmem->nprepared = (uint32) max_prepared_xacts;
 	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, (TXN_MAX_SLOTS - 2 * max_prepared_xacts) / MaxBackends));
+	TxnShmem->nkept = (uint32) MaxBackends;
+	pg_atomic_init_u32(&TxnShmem->kept, 0);
+	pg_atomic_init_u32(&TxnShmem->kept_waiting, 0);
+	ConditionVariableInit(&TxnShmem->keeper_holds);
 	pg_atomic_init_u32(&TxnShmem->prepared, 0);
 	pg_atomic_init_u32(&TxnShmem->finishing, 0);
 	p += MAXALIGN(sizeof(TxnShared));
@@ -177,8 +190,10 @@ startup_shmem(void)
 	p += MAXALIGN(sizeof(uint32) * TXN_RING * TxnShmem->nbackends);
 	TxnPreparedOnes = (TxnPrepared *) p;
 	p += MAXALIGN(sizeof(TxnPrepared) * TxnShmem->nprepared);
+	TxnKeptOnes = (TxnKept *) p;
+	p += MAXALIGN(sizeof(TxnKept) * TxnShmem->nkept);
 	TxnBackends = (TxnBackend *) p;
-	for (i = 0; i < TxnShmem->nbackends + TxnShmem->nprepared; i++)
+	for (i = 0; i < TxnShmem->nbackends + TxnShmem->nprepared + TxnShmem->nkept; i++)
 	{
 		TxnBackends[i].slot = TXN_NO_SLOT;
 		SpinLockInit(&TxnBackends[i].mutex);
@@ -203,7 +218,9 @@ txn_startup(void)
 	TxnShmem->leftovers = true; /* at least the checks are due */
 	persist_tcbs();
 	txn_recovering = true;
+	kept_startup();
 	prepared_startup();
+	kept_mark_slots();
 	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
 	{
 		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
@@ -332,6 +349,11 @@ still_prepared(const Tcb *tcb)
 static void
 resolve_slot(Tcb *tcb, uint32 slot)
 {
+	if (kept_has_slot(slot))
+	{
+		kept_undo_unfinished(slot);
+		return;
+	}
 	if (TCB_STATE(tcb->state) == TCB_FREE || TCB_LIFE(tcb->state) == TxnShmem->life ||
 		still_prepared(tcb))
 		return;
@@ -372,7 +394,7 @@ txn_resolve_leftovers(void)
 	}
 	pool_require();				/* also refuses during recovery */
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
-	if (TxnShmem->leftovers)
+	if (TxnShmem->leftovers && !TxnShmem->resolved)
 	{
 		wal_check_redo();
 		check_ids();
@@ -390,8 +412,13 @@ txn_resolve_leftovers(void)
 			if (still_prepared(tcb))
 				prepared_adopt(tcb, (uint32) slot);
 		}
+		TxnShmem->resolved = true;
+	}
+	if (TxnShmem->leftovers && !kept_adopt())
+	{
 		pg_memory_barrier();
 		TxnShmem->leftovers = false;
 	}
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+	kept_wait_for_keeper();
 }

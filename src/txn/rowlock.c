@@ -117,11 +117,12 @@ row_outcome(const RowWords *words, CommandId cid, WordView *e)
 static bool
 holder_runs(uint32 slot, uint32 generation)
 {
+	bool		waits = slot_waits(slot);
 	uint64		fxid;
 
 	return slot_transaction(slot, generation, &fxid) &&
 		__atomic_load_n(&TxnSlots[slot].active, __ATOMIC_ACQUIRE) &&
-		TransactionIdIsInProgress((TransactionId) fxid);
+		(waits || TransactionIdIsInProgress((TransactionId) fxid));
 }
 
 static inline bool
@@ -640,9 +641,16 @@ try_lock(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
 			My.nlocks--;
 			return false;
 		}
-		/* a stronger lock of the same subtransaction: it is in the list */
+		/*
+		 * A stronger lock of the same subtransaction: it is in the list, but
+		 * perhaps among those that are durable in their old strength.
+		 */
 		if (WORD_TAG(end) == WORD_TAG_LOCK && word_is_mine(end) && WORD_LOCK_SUB(end) == sub)
+		{
+			if (My.kept != NULL)
+				remember_lock(r);
 			return word_cas(&r->words->end, end, word);
+		}
 	}
 	change_with_table(r, end, WORD_LOCKERS, 0, mode, (int) mode, o);
 	return !o->changed && !TransactionIdIsValid(o->xid);
@@ -839,8 +847,8 @@ mark_lockers(const TxnRow *to)
 }
 
 /*
- * The locks of prepared transactions outlast a crash: so must those that they
- * got on a new version.
+ * The locks of prepared and kept transactions outlast a crash: so must those that
+ * they got on a new version.
  */
 static void
 log_prepared_lockers(const TxnRow *to)
@@ -858,7 +866,8 @@ log_prepared_lockers(const TxnRow *to)
 		LWLockAcquire(partition_lock(to), LW_SHARED);
 		for (lock = locktable_first(to->store, to->row); lock != NULL; lock = locktable_next(lock))
 		{
-			if (*(volatile uint32 *) &TxnSlots[lock->slot].prepared == 0)
+			if (*(volatile uint32 *) &TxnSlots[lock->slot].prepared == 0 &&
+				*(volatile uint32 *) &TxnSlots[lock->slot].kept == 0)
 				continue;
 			if (n < max)
 				found[n] = *lock;
@@ -873,8 +882,12 @@ log_prepared_lockers(const TxnRow *to)
 		found = palloc(max * sizeof(RowLock));
 	}
 	for (i = 0; i < n; i++)
+	{
 		prepared_log_lock(found[i].slot, found[i].generation, to->store, to->row,
 						  (LockTupleMode) found[i].mode);
+		kept_log_lock(found[i].slot, found[i].generation, to->store, to->row,
+					  (LockTupleMode) found[i].mode);
+	}
 	if (found != NULL)
 		pfree(found);
 }
@@ -911,7 +924,7 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
 	} while (!done);
 
 	/* who prepares its transaction at this moment either says so or finds them */
-	if (pg_atomic_read_u32(&TxnShmem->prepared) > 0)
+	if (pg_atomic_read_u32(&TxnShmem->prepared) > 0 || pg_atomic_read_u32(&TxnShmem->kept) > 0)
 		log_prepared_lockers(to);
 }
 
@@ -941,6 +954,7 @@ rowlock_release(SubTransactionId from_sub)
 				(void) word_cas(&l->words->end, word, WORD_EMPTY);
 		}
 	}
+	My.nlocks_logged = Min(My.nlocks_logged, My.nlocks);
 	locktable_release(My.backend, from_sub);
 }
 
@@ -989,15 +1003,15 @@ log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
  * All row locks of this transaction go into its write set; not drained.  LOCK
  * words first: one that somebody makes an entry meanwhile is found in the table.
  */
-void
-rowlock_log_all(void)
+static void
+log_locks(int64 from, RowLock *(*collect) (TxnBackend *b, int64 *n))
 {
 	TxnEntry	range = {0};
 	RowLock    *entries;
 	int64		n;
 	int64		i;
 
-	for (i = 0; i < My.nlocks; i++)
+	for (i = from; i < My.nlocks; i++)
 	{
 		LocalLock  *l = &My.locks[i];
 		uint64		word;
@@ -1009,7 +1023,7 @@ rowlock_log_all(void)
 		if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_of_this_life(word) && word_is_mine(word))
 			log_lock(&range, l->store, l->row, WORD_LOCK_MODE(word));
 	}
-	entries = locktable_copy_owned(My.backend, &n);
+	entries = collect(My.backend, &n);
 	for (i = 0; i < n; i++)
 	{
 		if (is_own_entry(&entries[i]))
@@ -1019,6 +1033,20 @@ rowlock_log_all(void)
 		pfree(entries);
 	if (range.kind != TXN_ENTRY_NONE)
 		txn_append_entry(range.store, range.kind, range.row, range.count);
+}
+
+void
+rowlock_log_all(void)
+{
+	log_locks(0, locktable_copy_owned);
+}
+
+/* Likewise those of a kept transaction that are not durable yet. */
+void
+rowlock_log_new(void)
+{
+	log_locks(My.nlocks_logged, locktable_take_unlogged);
+	My.nlocks_logged = My.nlocks;
 }
 
 /*
@@ -1040,7 +1068,7 @@ rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint
 		return false;
 	locktable_stock(1);
 	LWLockAcquire(partition_lock(&r), LW_EXCLUSIVE);
-	(void) locktable_add(store, row, slot, generation, fxid, TopSubTransactionId, mode);
+	locktable_add(store, row, slot, generation, fxid, TopSubTransactionId, mode)->logged = true;
 	for (;;)
 	{
 		uint64		word = word_read(&r.words->end);

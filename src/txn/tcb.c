@@ -32,6 +32,7 @@ TxnShared  *TxnShmem = NULL;
 TxnSlot    *TxnSlots = NULL;
 TxnBackend *TxnBackends = NULL;
 TxnPrepared *TxnPreparedOnes = NULL;
+TxnKept    *TxnKeptOnes = NULL;
 uint32	   *TxnRings = NULL;
 LWLockPadded *TxnLocks = NULL;
 const TxnStoreOps *TxnOps = NULL;
@@ -53,6 +54,8 @@ typedef struct HotBlock
 	int			hits;
 } HotBlock;
 
+static TcbEntry *durable_entry(int64 n);
+
 static TxnEntry cover[COVER_RANGES];
 static int	cover_next;
 static HotBlock hot[HOT_BLOCKS];
@@ -73,8 +76,9 @@ txn_shmem_size(void)
 
 	size = add_size(size, MAXALIGN(mul_size(sizeof(uint32) * TXN_RING, MaxBackends)));
 	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnPrepared), max_prepared_xacts)));
+	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnKept), MaxBackends)));
 	size = add_size(size, MAXALIGN(mul_size(sizeof(TxnBackend),
-											(Size) MaxBackends + max_prepared_xacts)));
+											2 * (Size) MaxBackends + max_prepared_xacts)));
 	return add_size(size, locktable_shmem_size());
 }
 
@@ -357,13 +361,12 @@ drain_at_exit(int code, Datum arg)
 		pm_drain();
 }
 
-static void
-take_slot(void)
+/* The place in the ring for a transaction that begins; returns this backend. */
+static uint32
+take_ring_place(void)
 {
 	TxnBackend *b;
-	TxnSlot    *s;
 	uint32		number = (uint32) my_proc_number();
-	uint32		generation;
 
 	if (number >= TxnShmem->nbackends)
 		elog(ERROR, "process %d cannot own sofort transactions", MyProcPid);
@@ -377,9 +380,19 @@ take_slot(void)
 	My.backend = b;
 	My.fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	My.ring_place = b->ring_next;
-	My.slot = TxnRings[number * TxnShmem->ring + My.ring_place];
 	b->ring_next = (b->ring_next + 1) % TxnShmem->ring;
+	return number;
+}
 
+static void
+take_slot(void)
+{
+	uint32		number = take_ring_place();
+	TxnBackend *b = My.backend;
+	TxnSlot    *s;
+	uint32		generation;
+
+	My.slot = TxnRings[number * TxnShmem->ring + My.ring_place];
 	s = &TxnSlots[My.slot];
 	generation = (s->generation + 1) & GENERATION_MASK;
 	if (generation == 0)
@@ -425,6 +438,75 @@ check_may_write(void)
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("cannot modify sofort tables while the transaction commits")));
 	txn_resolve_leftovers();
+}
+
+/*
+ * This transaction goes on with the slot of one that a crash has cut short, whose
+ * write set has so many entries; words of that have command ids below "command".
+ * What the ring had in its place is not used any more in this life.  Everything
+ * that may fail comes first; then claim() makes it ours, and may say no.
+ */
+bool
+txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
+			  bool (*claim) (void *arg), void *arg)
+{
+	Tcb		   *tcb = txn_tcb_of_slot(slot);
+	uint32		number;
+	TxnBackend *b;
+	int64		i;
+
+	check_may_write();
+	number = take_ring_place();
+	b = My.backend;
+	wal_cover_xid(My.fxid);
+	if (nentries > My.maxentries)
+	{
+		if (My.entries != NULL)
+			pfree(My.entries);
+		My.entries = NULL;
+		My.maxentries = 0;
+		My.entries = MemoryContextAllocHuge(TopMemoryContext, nentries * sizeof(LocalEntry));
+		My.maxentries = nentries;
+	}
+	if (My.chunks != NULL)
+		pfree(My.chunks);
+	My.chunks = tcb_chunks(tcb, &My.nchunks);
+	My.maxchunks = My.nchunks;
+	if (My.nframes == 0)
+		add_frame(TopSubTransactionId, 0, false);
+
+	if (!claim(arg))
+	{
+		My.nchunks = 0;
+		return false;
+	}
+	My.slot = slot;
+	My.generation = generation;
+	My.tcb = tcb;
+	for (i = 0; i < nentries; i++)
+	{
+		LocalEntry *e = &My.entries[i];
+
+		memset(e, 0, sizeof(*e));
+		e->sub = TopSubTransactionId;
+		e->durable = durable_entry(i);
+		(void) tcb_valid_entry(e->durable, generation, &e->entry);
+	}
+	My.nentries = nentries;
+	My.wrote = command > 0;
+	My.last_command = My.wrote ? command - 1 : 0;
+	mirror_begin_change(b);
+	b->slot = slot;
+	b->nsubs = 0;
+	b->spec_token = 0;
+	b->pid = MyProcPid;
+	b->nentries = (uint64) nentries;
+	mirror_end_change(b);
+	TxnRings[number * TxnShmem->ring + My.ring_place] = slot;
+	txn_slot_replaced(My.ring_place);
+	My.durable = true;
+	My.have_slot = true;
+	return true;
 }
 
 /* Have an xid, a slot, and the current subtransaction in the mirror. */
@@ -550,6 +632,26 @@ activate(void)
 	tcb->state = TCB_MAKE_STATE(TCB_ACTIVE, My.generation, TxnShmem->life);
 	pm_line_order(My.tcb);
 	My.durable = true;
+}
+
+/* A TCB also without anything in its write set; not drained. */
+void
+txn_activate(void)
+{
+	Assert(My.have_slot);
+	if (My.durable)
+		return;
+	if (My.tcb == NULL)
+		My.tcb = txn_tcb_of_slot(My.slot);
+	activate();
+	pm_flush(My.tcb, PM_LINE);
+}
+
+/* What is logged from now on does not rely on older entries. */
+void
+txn_new_statement(void)
+{
+	forget_cover();
 }
 
 /* Another chunk for the write set. */
@@ -849,6 +951,8 @@ txn_leave(void)
 	}
 	My.have_slot = false;
 	My.prepared = NULL;
+	My.kept = NULL;
+	My.nlocks_logged = 0;
 	My.nchunks = 0;
 	My.durable = false;
 	My.ready_sub = InvalidSubTransactionId;
@@ -894,6 +998,8 @@ state_name(TcbState state)
 			return "aborted";
 		case TCB_TWO_PHASE:
 			return "prepared";
+		case TCB_KEPT:
+			return "kept";
 	}
 	return "invalid";
 }
@@ -933,7 +1039,10 @@ txn_visit(TxnVisitor fn, void *arg)
 				TxnPreparedOnes[prepared - 1].nentries : b->nentries;
 			/* no TCB is made for a transaction that only locks rows */
 			info.state = TCB_GENERATION(state) == info.generation &&
-				(!leftover || prepared > 0) && TCB_STATE(state) != TCB_FREE ? state_name(TCB_STATE(state)) : "locking";
+				(!leftover || prepared > 0 || TxnSlots[slot].waiting) &&
+				TCB_STATE(state) != TCB_FREE ? state_name(TCB_STATE(state)) : "locking";
+			if (TxnSlots[slot].kept > 0)
+				kept_info(&info);
 		}
 		else if (leftover && TxnShmem->leftovers)
 		{

@@ -15,6 +15,8 @@
 #include "port/atomics.h"
 #include "sofort/pmem/layout.h"
 #include "sofort/txn/txn.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/s_lock.h"
 
@@ -28,8 +30,10 @@ typedef enum TcbState
 	TCB_PREPARED = 2,			/* the commit log decides */
 	TCB_COMMITTED = 3,
 	TCB_ABORTED = 4,
-	TCB_TWO_PHASE = 5			/* by PREPARE TRANSACTION: as PREPARED, but for
+	TCB_TWO_PHASE = 5,			/* by PREPARE TRANSACTION: as PREPARED, but for
 								 * any time, across restarts */
+	TCB_KEPT = 6				/* ACTIVE, and stays open after a crash if a
+								 * KeptRecord says so, too */
 } TcbState;
 
 #define TCB_STATE(s)		((TcbState) ((s) & 0xf))
@@ -37,6 +41,22 @@ typedef enum TcbState
 #define TCB_LIFE(s)			((s) >> 18)
 #define TCB_MAKE_STATE(state, gen, life) \
 	((uint64) (state) | ((uint64) (gen) << 4) | ((uint64) (life) << 18))
+
+/* KeptRecord.state, bits 0..3 */
+typedef enum KeptState
+{
+	KEPT_FREE = 0,
+	KEPT_OPEN = 1,
+	KEPT_COMMITTED = 2,
+	KEPT_ABORTED = 3,
+	KEPT_EXPIRED = 4
+} KeptState;
+
+#define KEPT_STATE(s)		((KeptState) ((s) & 0xf))
+#define KEPT_SLOT(s)		((uint32) (((s) >> 4) & ((1U << WORD_SLOT_BITS) - 1)))
+#define KEPT_GENERATION(s)	((uint32) (((s) >> 22) & GENERATION_MASK))
+#define KEPT_MAKE_STATE(state, slot, gen) \
+	((uint64) (state) | ((uint64) (slot) << 4) | ((uint64) (gen) << 22))
 
 #define GENERATION_MASK		((1U << WORD_GENERATION_BITS) - 1)
 
@@ -63,7 +83,8 @@ typedef enum TcbState
 #define TXN_LWLOCK_MARK		0	/* the high-water mark */
 #define TXN_LWLOCK_RESOLVE	1	/* leftovers */
 #define TXN_LWLOCK_GROW		2	/* superblock.tcbs grows */
-#define TXN_LWLOCK_PREPARED	3	/* TxnPrepared, and TCBs of prepared transactions */
+#define TXN_LWLOCK_PREPARED	3	/* TxnPrepared, and TCBs of prepared transactions;
+								 * TxnKept and KeptRecords */
 #define TXN_LWLOCK_ROWS		4	/* first partition of the lock table */
 #define TXN_LWLOCKS			(TXN_LWLOCK_ROWS + TXN_LOCK_PARTITIONS)
 
@@ -76,7 +97,10 @@ typedef struct TxnSlot
 	uint64		fxid;
 	uint32		generation;
 	uint32		owner;			/* index in TxnBackends */
-	uint32		prepared;		/* index in TxnPrepared + 1 */
+	uint32		prepared;		/* index in TxnPreparedOnes + 1 */
+	uint32		kept;			/* index in TxnKeptOnes + 1 */
+	bool		waiting;		/* kept, open, and no process runs it; goes
+								 * away after fxid has changed */
 	bool		active;			/* its transaction has not ended */
 	bool		wrapped;		/* generations began again since the entries of
 								 * the TCB were zeroed */
@@ -134,6 +158,29 @@ typedef struct TxnPrepared
 	uint64		next_entry;		/* place of the next: others may add row locks */
 } TxnPrepared;
 
+typedef enum TxnKeptStage
+{
+	KEEP_NONE = 0,
+	KEEP_ASKED,					/* kept when the statement ends */
+	KEEP_RUNNING,
+	KEEP_FOUND,					/* after a crash, not adopted yet */
+	KEEP_WAITING				/* nobody's, until it is resumed or ended */
+} TxnKeptStage;
+
+/*
+ * A kept transaction.  Written under TXN_LWLOCK_PREPARED; WAITING becomes
+ * something else under TXN_LWLOCK_RESOLVE, too.
+ */
+typedef struct TxnKept
+{
+	TxnKeptStage stage;
+	uint32		slot;
+	uint32		generation;
+	uint64		record;			/* index in superblock.kept */
+	uint64		next_lock;		/* place of the next lock that others give to it */
+	TimestampTz waits_since;
+} TxnKept;
+
 typedef struct TxnShared
 {
 	uint64		life;
@@ -144,6 +191,16 @@ typedef struct TxnShared
 	pg_atomic_uint32 prepared;	/* entries of TxnPrepared in use */
 	pg_atomic_uint32 finishing; /* some may be finished and not resolved */
 	bool		leftovers;		/* TCBs of earlier lives are unresolved */
+
+	/* kept transactions */
+	uint32		nkept;			/* places in TxnKeptOnes */
+	bool		kept_surplus;	/* more were found at the start */
+	bool		resolved;		/* only the keeper's locks are missing */
+	uint64		next_record;	/* where a free KeptRecord is looked for */
+	pg_atomic_uint32 kept;		/* places in use */
+	pg_atomic_uint32 kept_waiting;
+	Latch	   *keeper_latch;	/* NULL: it does not run */
+	ConditionVariable keeper_holds;
 
 	/* high-water mark: written under TXN_LWLOCK_MARK, read without */
 	pg_atomic_uint64 mark_fxid;
@@ -165,6 +222,7 @@ extern TxnShared *TxnShmem;
 extern TxnSlot *TxnSlots;
 extern TxnBackend *TxnBackends;
 extern TxnPrepared *TxnPreparedOnes;
+extern TxnKept *TxnKeptOnes;
 extern uint32 *TxnRings;		/* slots of backend n from n * ring on */
 extern LWLockPadded *TxnLocks;
 extern const TxnStoreOps *TxnOps;
@@ -218,6 +276,7 @@ typedef struct TxnLocal
 	TxnBackend *backend;
 	uint32		ring_place;		/* of the slot, in this backend's ring */
 	TxnPrepared *prepared;		/* since PRE_PREPARE */
+	TxnKept    *kept;			/* since txn_keep() or txn_resume() */
 	SubTransactionId ready_sub; /* txn_begin_write() has nothing to do */
 	TxnStage	stage;
 	bool		wrote;			/* some command made a word */
@@ -235,6 +294,7 @@ typedef struct TxnLocal
 	TcbChunk  **chunks;
 
 	int64		nlocks;
+	int64		nlocks_logged;	/* of a kept transaction: durable */
 	int64		maxlocks;
 	LocalLock  *locks;
 } TxnLocal;
@@ -250,7 +310,19 @@ word_is_mine(uint64 word)
 		WORD_GENERATION(word) == My.generation;
 }
 
+/* Is the slot's transaction kept, and resumed by nobody?  Any slot number. */
+static inline bool
+slot_waits(uint32 slot)
+{
+	return slot < TxnShmem->nslots &&
+		__atomic_load_n(&TxnSlots[slot].waiting, __ATOMIC_ACQUIRE);
+}
+
 /* ---- tcb.c ---- */
+extern void txn_activate(void);
+extern bool txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
+						  bool (*claim) (void *arg), void *arg);
+extern void txn_new_statement(void);
 extern void txn_join(SubTransactionId sub);	/* xid, slot, mirror: to lock rows */
 extern void txn_drain(void);
 extern void txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
@@ -319,7 +391,9 @@ typedef struct RowLock
 	uint32		owner;			/* index in TxnBackends */
 	SubTransactionId sub;
 	uint16		generation;
-	uint16		mode;			/* LockTupleMode */
+	uint8		mode;			/* LockTupleMode */
+	bool		logged;			/* of a kept transaction: durable; under the
+								 * owner's spinlock */
 } RowLock;
 
 extern Size locktable_shmem_size(void);
@@ -333,11 +407,14 @@ extern RowLock *locktable_add(StoreId store, uint64 row, uint32 slot, uint32 gen
 extern void locktable_remove(RowLock *lock);
 extern void locktable_release(TxnBackend *b, SubTransactionId from_sub);
 extern RowLock *locktable_copy_owned(TxnBackend *b, int64 *n);
+extern RowLock *locktable_take_unlogged(TxnBackend *b, int64 *n);
+extern void locktable_drop(TxnBackend *b, StoreId store, uint64 row);
 extern void locktable_hand_over(TxnBackend *from, uint32 slot, TxnBackend *to);
 
 /* ---- rowlock.c ---- */
 extern void rowlock_release(SubTransactionId from_sub);
 extern void rowlock_log_all(void);
+extern void rowlock_log_new(void);
 extern bool rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot,
 							uint32 generation, uint64 fxid);
 extern void rowlock_release_words(const TxnEntry *e, uint32 slot, uint32 generation);
@@ -349,6 +426,8 @@ extern void tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action);
 extern void tcb_finish_committed(Tcb *tcb, uint32 slot);
 extern void tcb_finish_aborted(Tcb *tcb, uint32 slot);
 extern void tcb_free_overflow(Tcb *tcb);
+extern TcbChunk **tcb_chunks(const Tcb *tcb, int *n);
+extern bool tcb_valid_entry(const TcbEntry *durable, uint32 generation, TxnEntry *e);
 
 /* ---- prepared.c ---- */
 extern void prepared_startup(void);
@@ -359,5 +438,28 @@ extern void prepared_adopt(Tcb *tcb, uint32 slot);
 extern void prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row,
 							  LockTupleMode mode);
 extern void prepared_end_of_xact(void);
+
+/* ---- kept.c: while its session runs ---- */
+extern bool kept_is_running(void);
+extern KeptRecord *kept_record(const TxnKept *k);
+extern void kept_close(const TxnKept *k, KeptState outcome);
+extern void kept_close_record(KeptRecord *r, KeptState outcome);
+extern void kept_free_locks(KeptRecord *r);
+extern void kept_forget(TxnKept *k);
+extern void kept_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row,
+						  LockTupleMode mode);
+extern void kept_before_commit(void);
+extern void kept_leave(void);
+extern void kept_continue(const KeptBoundary *b);
+
+/* ---- keeper.c: after a crash ---- */
+extern void kept_startup(void);
+extern void kept_mark_slots(void);
+extern bool kept_has_slot(uint32 slot);
+extern void kept_undo_unfinished(uint32 slot);
+extern bool kept_adopt(void);
+extern void kept_wait_for_keeper(void);
+extern uint64 kept_horizon(uint64 horizon);
+extern void kept_info(TxnInfo *info);
 
 #endif							/* SOFORT_TXN_INTERNAL_H */

@@ -94,12 +94,12 @@ txn_next_fxid(void)
 
 /*
  * TCBs of earlier lives need no place here: they are resolved before anybody
- * reads sofort rows.
+ * reads sofort rows.  But kept transactions, of which PostgreSQL knows nothing.
  */
 uint64
 txn_horizon(Relation rel)
 {
-	return txn_widen(GetOldestNonRemovableTransactionId(rel));
+	return kept_horizon(txn_widen(GetOldestNonRemovableTransactionId(rel)));
 }
 
 static void
@@ -172,6 +172,16 @@ word_transaction(const uint64 *where, uint64 word, uint64 *fxid, int *tries)
 	return false;
 }
 
+/*
+ * Does a word name a kept transaction that nobody has resumed yet?  To be asked
+ * before the slot's xid is read: false tells that it is not that of a dead server.
+ */
+static inline bool
+word_waits(uint64 word)
+{
+	return unlikely(slot_waits(WORD_SLOT(word)));
+}
+
 /* Who stands behind a begin or end word; see TxnOwner. */
 void
 view_word(const uint64 *where, WordView *v)
@@ -180,6 +190,8 @@ view_word(const uint64 *where, WordView *v)
 
 	for (;;)
 	{
+		bool		waits;
+
 		v->word = word_read(where);
 		v->fxid = 0;
 		switch (WORD_TAG(v->word))
@@ -205,6 +217,7 @@ view_word(const uint64 *where, WordView *v)
 						 errhint("Run sofort.verify() on the table.")));
 		}
 
+		waits = word_waits(v->word);
 		if (!word_transaction(where, v->word, &v->fxid, &tries))
 			continue;
 		if (is_own(v->word, v->fxid))
@@ -212,7 +225,7 @@ view_word(const uint64 *where, WordView *v)
 			v->owner = OWNER_MINE;
 			return;
 		}
-		if (TransactionIdIsInProgress((TransactionId) v->fxid))
+		if (waits || TransactionIdIsInProgress((TransactionId) v->fxid))
 			v->owner = OWNER_RUNNING;
 		else if (TransactionIdDidCommit((TransactionId) v->fxid))
 			v->owner = OWNER_COMMITTED;
@@ -250,6 +263,7 @@ word_happened(const uint64 *where, Snapshot snapshot)
 	{
 		uint64		word = word_read(where);
 		uint64		fxid;
+		bool		waits;
 		bool		result;
 
 		switch (WORD_TAG(word))
@@ -261,11 +275,12 @@ word_happened(const uint64 *where, Snapshot snapshot)
 			default:
 				return false;
 		}
+		waits = word_waits(word);
 		if (!word_transaction(where, word, &fxid, &tries))
 			continue;
 		if (is_own(word, fxid))
 			return WORD_COMMAND(word) < snapshot->curcid;
-		result = !XidInMVCCSnapshot((TransactionId) fxid, snapshot) &&
+		result = !waits && !XidInMVCCSnapshot((TransactionId) fxid, snapshot) &&
 			TransactionIdDidCommit((TransactionId) fxid);
 		if (word_read(where) == word)
 			return result;

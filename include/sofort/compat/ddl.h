@@ -14,6 +14,11 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "sofort/compat/compat.h"
+#if PG_VERSION_NUM < 160000
+#include "utils/relfilenodemap.h"
+#else
+#include "utils/relfilenumbermap.h"
+#endif
 #include "utils/acl.h"
 
 /*
@@ -51,6 +56,22 @@
 #define compat_reindex_index(index, persistence, params) \
 	reindex_index(NULL, index, false, persistence, params)
 #define compat_identity_sequence(rel, attnum) getIdentitySequence(rel, attnum, true)
+#endif
+
+/* Parameter of ExecutorRun before 18 */
+#if PG_VERSION_NUM < 180000
+#define COMPAT_EXECUTE_ONCE , bool execute_once
+#define COMPAT_PASS_EXECUTE_ONCE , execute_once
+#else
+#define COMPAT_EXECUTE_ONCE
+#define COMPAT_PASS_EXECUTE_ONCE
+#endif
+
+/* utils/relfilenumbermap.h */
+#if PG_VERSION_NUM < 160000
+#define compat_relid_by_number(spc, number) RelidByRelfilenode(spc, number)
+#else
+#define compat_relid_by_number(spc, number) RelidByRelfilenumber(spc, number)
 #endif
 
 /* ---- what standard_ExecutorStart() does ---- */

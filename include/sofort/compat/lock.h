@@ -27,4 +27,10 @@
 	ConditionalLockTuple(rel, tid, mode, (nowait) && log_lock_failures)
 #endif
 
+#if PG_VERSION_NUM < 170000
+#define compat_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode)
+#else
+#define compat_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)
+#endif
+
 #endif							/* SOFORT_COMPAT_LOCK_H */

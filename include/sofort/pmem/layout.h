@@ -165,6 +165,7 @@ typedef struct PoolSuperblock
 	PmVector	intents;		/* of AllocIntents, two per process */
 	PmVector	tcbs;			/* of Tcb */
 	PmVector	workload;		/* of WorkloadRecord */
+	PmVector	kept;			/* of KeptRecord */
 } PoolSuperblock;
 
 /*
@@ -302,6 +303,42 @@ typedef struct TcbChunk
 	uint64		pad[7];
 	TcbEntry	entries[TCB_CHUNK_ENTRIES];
 } TcbChunk;
+
+/*
+ * How far a kept transaction had come when a statement ended.  Of the two the
+ * one with the higher sequence counts; the other is written next, its sequence
+ * last.  entries: of the write set; later ones belong to a statement that was
+ * cut short, as do words of command "command" or later.
+ */
+typedef struct KeptBoundary
+{
+	uint64		sequence;		/* 0: never written */
+	uint64		statements;		/* finished, for the client */
+	uint64		entries;
+	uint64		command;		/* CommandId */
+} KeptBoundary;
+
+/*
+ * Kept transaction, and for a day its outcome.
+ *	 state: bits  0..3   KeptState
+ *			bits  4..21  slot of its TCB
+ *			bits 22..35  generation of its TCB
+ * Its second line holds the boundaries, so that their stores become durable in
+ * their order.
+ */
+typedef struct KeptRecord
+{
+	uint64		state;
+	int64		ended;			/* TimestampTz; while it is open 0 */
+	int64		started;
+	Oid			db_oid;
+	Oid			role;
+	uint8		token_hash[32]; /* SHA-256 */
+	KeptBoundary boundary[2];
+	PMPtr		locks;			/* TcbChunks: row locks that others gave to it */
+	uint64		pad[7];
+	char		label[NAMEDATALEN];
+} KeptRecord;
 
 /* ------------------------------------------------------------------------
  * Stores
@@ -575,6 +612,9 @@ StaticAssertDecl(offsetof(SlabHeader, owner) == PM_LINE, "on-media offset");
 StaticAssertDecl(sizeof(Tcb) == 256, "on-media size");
 StaticAssertDecl(offsetof(Tcb, entries) == 32, "two entries share the first line");
 StaticAssertDecl(sizeof(TcbChunk) <= PM_GRANULE, "on-media size");
+StaticAssertDecl(sizeof(KeptBoundary) == PM_LINE / 2, "on-media size");
+StaticAssertDecl(sizeof(KeptRecord) == 4 * PM_LINE, "on-media size");
+StaticAssertDecl(offsetof(KeptRecord, boundary) == PM_LINE, "on-media offset");
 StaticAssertDecl(sizeof(StoreHeader) == 64 + 3 * 256, "on-media size");
 StaticAssertDecl(sizeof(ColumnHeader) == 64, "on-media size");
 StaticAssertDecl(sizeof(ShapeColumn) == 24, "on-media size");

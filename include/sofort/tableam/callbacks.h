@@ -172,6 +172,8 @@ extern void tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber 
 								  double *tuples, double *allvisfrac);
 
 /* drop.c */
+/* 55006 if a kept transaction that waits to be resumed uses the table. */
+extern void tableam_refuse_waiting(Relation rel);
 extern void tableam_reindex_after_alter(Oid relid);
 
 #endif							/* SOFORT_TABLEAM_CALLBACKS_H */

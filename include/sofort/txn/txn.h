@@ -299,6 +299,14 @@ typedef struct TxnInfo
 	uint64		xid;
 	int			pid;			/* 0: none */
 	uint64		entries;
+
+	/* of a kept transaction */
+	bool		is_kept;
+	bool		is_waiting;		/* to be resumed; then expires is set */
+	Oid			role;
+	uint64		statements;
+	TimestampTz expires;
+	char		label[NAMEDATALEN];
 } TxnInfo;
 
 typedef void (*TxnVisitor) (void *arg, const TxnInfo *info);

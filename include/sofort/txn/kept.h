@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.h
+ *	  Transactions that stay open when the server dies.
+ *
+ * See src/txn/README.md, "Kept transactions".
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_TXN_KEPT_H
+#define SOFORT_TXN_KEPT_H
+
+#include "datatype/timestamp.h"
+#include "sofort/pmem/layout.h"
+
+/* Seconds that a transaction waits for a taker after a start; 0: none waits. */
+extern int	sofort_continuation_timeout;
+
+extern void kept_init(void);	/* _PG_init while preloading: setting, worker */
+
+/* ---- in the session that runs it ---- */
+
+/* Has this transaction called txn_keep() or txn_resume()? */
+extern bool txn_is_kept(void);
+
+/*
+ * Keep this transaction from the end of the statement on.  hash: of its token,
+ * 32 bytes.  The caller has made sure that all of it can be kept.  55000 if the
+ * keeper does not run or it is kept already, 53400 if too many are, 53100.
+ */
+extern void txn_keep(const uint8 *hash, const char *label, TimestampTz started);
+
+/*
+ * A top-level statement of a kept transaction has ended, the client has not heard
+ * of it: make everything so far durable, then the number of statements that have
+ * finished.  May raise errors.
+ */
+extern void txn_statement_finished(uint64 statements);
+
+/* ---- by token ---- */
+
+typedef enum TxnKeptOutcome
+{
+	TXN_KEPT_UNKNOWN = 0,
+	TXN_KEPT_RUNNING,			/* in some session */
+	TXN_KEPT_WAITING,			/* to be resumed */
+	TXN_KEPT_COMMITTED,
+	TXN_KEPT_ABORTED,
+	TXN_KEPT_EXPIRED
+} TxnKeptOutcome;
+
+typedef struct TxnKeptInfo
+{
+	TxnKeptOutcome outcome;
+	uint32		place;			/* WAITING: for the functions below */
+	uint64		record;
+	Oid			db_oid;
+	Oid			role;
+	TimestampTz started;
+	uint64		statements;
+	char		label[NAMEDATALEN];
+} TxnKeptInfo;
+
+extern void txn_kept_find(const uint8 *hash, TxnKeptInfo *info);
+
+/*
+ * Go on with it in this transaction, which has done nothing yet, at READ
+ * COMMITTED; the caller has locked its relations.  False if it does not wait any
+ * more.  The first command id becomes higher than all that it has used.
+ */
+extern bool txn_resume(const TxnKeptInfo *info);
+
+/* Roll it back; false if it does not wait any more. */
+extern bool txn_kept_abort(const TxnKeptInfo *info);
+
+/* ---- those that wait ---- */
+
+/* One load: are there any? */
+extern bool txn_any_kept_waits(void);
+
+/* Stores that they have changed or locked rows of; a store may come twice. */
+typedef void (*TxnKeptVisitor) (void *arg, StoreId store);
+extern void txn_kept_visit_stores(uint32 place, TxnKeptVisitor fn, void *arg);
+extern void txn_all_kept_visit_stores(Oid db_oid, TxnKeptVisitor fn, void *arg);
+extern int	txn_kept_count_in_database(Oid db_oid);
+
+#endif							/* SOFORT_TXN_KEPT_H */

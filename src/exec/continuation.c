@@ -1,0 +1,476 @@
+/*-------------------------------------------------------------------------
+ *
+ * continuation.c
+ *	  sofort.keep_transaction() and its relatives; where statements end.
+ *
+ * A statement that a client has sent has ended when the executor, or the utility
+ * command, at nesting depth 0 is done: before its completion is reported.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "commands/dbcommands.h"
+#include "common/cryptohash.h"
+#include "common/sha2.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/compat/lock.h"
+#include "sofort/store/store.h"
+#include "sofort/txn/kept.h"
+#include "sofort/txn/txn.h"
+#include "storage/lmgr.h"
+#include "tcop/pquery.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/timestamp.h"
+
+#include "exec_internal.h"
+
+PG_FUNCTION_INFO_V1(sofort_keep_transaction);
+PG_FUNCTION_INFO_V1(sofort_resume_transaction);
+PG_FUNCTION_INFO_V1(sofort_transaction_outcome);
+PG_FUNCTION_INFO_V1(sofort_abort_transaction);
+
+#define TOKEN_BYTES		16
+
+static int	depth = 0;			/* of executors and utility commands */
+static uint64 statements = 0;	/* of this transaction that have ended */
+static bool not_counted = false;	/* the one that is running */
+
+/* Depth at the start of each open subtransaction, by nesting level. */
+static int *depths = NULL;
+static int	max_depths = 0;
+
+/* ------------------------------------------------------------------------
+ * Statements
+ * ------------------------------------------------------------------------
+ */
+
+void
+continuation_enter(void)
+{
+	depth++;
+}
+
+/* (A procedure that has ended its transaction is back at 0 already.) */
+void
+continuation_leave(void)
+{
+	if (depth > 0)
+		depth--;
+}
+
+static void
+statement_finished(void)
+{
+	if (not_counted)
+		not_counted = false;
+	else
+		statements++;
+	if (unlikely(txn_is_kept()))
+	{
+		keepable_statement_end();
+		txn_statement_finished(statements);
+	}
+}
+
+/* A rule makes several statements of one: the last counts. */
+static bool
+ends_portal(const PlannedStmt *stmt)
+{
+	return depth == 0 && ActivePortal != NULL && llast(ActivePortal->stmts) == stmt;
+}
+
+/*
+ * ExecutorRun has returned.  A SELECT that a client fetches in parts is a cursor,
+ * which ends with the session.
+ */
+void
+continuation_run_done(const QueryDesc *desc, uint64 count)
+{
+	if (!ends_portal(desc->plannedstmt) || ActivePortal->strategy != PORTAL_ONE_SELECT)
+		return;
+	if (count == 0 || desc->estate->es_processed < count)
+		statement_finished();
+	else if (txn_is_kept())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot fetch a result in parts in a transaction that is kept")));
+}
+
+/* ExecutorEnd has returned. */
+void
+continuation_executor_done(const PlannedStmt *stmt)
+{
+	if (ends_portal(stmt) && ActivePortal->strategy != PORTAL_ONE_SELECT)
+		statement_finished();
+}
+
+void
+continuation_utility_done(const PlannedStmt *stmt, ProcessUtilityContext context)
+{
+	if (context == PROCESS_UTILITY_TOPLEVEL && ends_portal(stmt))
+		statement_finished();
+}
+
+void
+continuation_start_sub(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (level >= max_depths)
+	{
+		int			n = Max(64, 2 * level);
+
+		depths = depths == NULL ? MemoryContextAlloc(TopMemoryContext, n * sizeof(int)) :
+			repalloc(depths, n * sizeof(int));
+		max_depths = n;
+	}
+	depths[level] = depth;
+}
+
+/* The error that aborts it has left functions without continuation_leave(). */
+void
+continuation_abort_sub(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (level < max_depths)
+		depth = depths[level];
+}
+
+void
+continuation_end_of_xact(void)
+{
+	depth = 0;
+	statements = 0;
+	not_counted = false;
+	keepable_end_of_xact();
+}
+
+/* ------------------------------------------------------------------------
+ * Tokens
+ * ------------------------------------------------------------------------
+ */
+
+static void
+hash_token(const uint8 *token, uint8 *hash)
+{
+	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
+
+	if (context == NULL || pg_cryptohash_init(context) < 0 ||
+		pg_cryptohash_update(context, token, TOKEN_BYTES) < 0 ||
+		pg_cryptohash_final(context, hash, PG_SHA256_DIGEST_LENGTH) < 0)
+		elog(ERROR, "could not compute SHA-256 hash");
+	pg_cryptohash_free(context);
+}
+
+static int
+hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return -1;
+}
+
+/* False if no token looks like that. */
+static bool
+parse_token(const text *arg, uint8 *hash)
+{
+	const char *p = VARDATA_ANY(arg);
+	uint8		token[TOKEN_BYTES];
+
+	if (VARSIZE_ANY_EXHDR(arg) != 2 * TOKEN_BYTES)
+		return false;
+	for (int i = 0; i < TOKEN_BYTES; i++)
+	{
+		int			high = hex_digit(p[2 * i]);
+		int			low = hex_digit(p[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		token[i] = (uint8) (high << 4 | low);
+	}
+	hash_token(token, hash);
+	return true;
+}
+
+static void
+find_by_token(const text *arg, TxnKeptInfo *info)
+{
+	uint8		hash[PG_SHA256_DIGEST_LENGTH];
+
+	memset(info, 0, sizeof(*info));
+	if (parse_token(arg, hash))
+		txn_kept_find(hash, info);
+}
+
+static const char *
+outcome_name(TxnKeptOutcome outcome)
+{
+	switch (outcome)
+	{
+		case TXN_KEPT_UNKNOWN:
+			break;
+		case TXN_KEPT_RUNNING:
+		case TXN_KEPT_WAITING:
+			return "open";
+		case TXN_KEPT_COMMITTED:
+			return "committed";
+		case TXN_KEPT_ABORTED:
+			return "aborted";
+		case TXN_KEPT_EXPIRED:
+			return "expired";
+	}
+	return NULL;
+}
+
+pg_noreturn static void
+not_waiting(TxnKeptOutcome outcome)
+{
+	if (outcome == TXN_KEPT_UNKNOWN)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("no kept transaction has this token"),
+				 errdetail("Outcomes are known for a day.")));
+	if (outcome == TXN_KEPT_RUNNING || outcome == TXN_KEPT_WAITING)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("the kept transaction is run by a session")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the kept transaction has ended"),
+			 errdetail("Its outcome: %s.", outcome_name(outcome))));
+}
+
+/* ------------------------------------------------------------------------
+ * Functions
+ * ------------------------------------------------------------------------
+ */
+
+Datum
+sofort_keep_transaction(PG_FUNCTION_ARGS)
+{
+	uint8		token[TOKEN_BYTES];
+	uint8		hash[PG_SHA256_DIGEST_LENGTH];
+	char		hex[2 * TOKEN_BYTES + 1];
+
+	RequireTransactionBlock(true, "sofort.keep_transaction()");
+	if (!txn_is_kept())
+		keepable_so_far();
+	if (!pg_strong_random(token, sizeof(token)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	hash_token(token, hash);
+	txn_keep(hash, text_to_cstring(PG_GETARG_TEXT_PP(0)), GetCurrentTransactionStartTimestamp());
+	not_counted = true;
+	hex[hex_encode((const char *) token, sizeof(token), hex)] = '\0';
+	PG_RETURN_TEXT_P(cstring_to_text(hex));
+}
+
+static void
+collect_store(void *arg, StoreId store)
+{
+	List	  **stores = arg;
+	ListCell   *lc;
+
+	foreach(lc, *stores)
+		if (*(StoreId *) lfirst(lc) == store)
+			return;
+	*stores = lappend(*stores, memcpy(palloc(sizeof(StoreId)), &store, sizeof(StoreId)));
+}
+
+static List *
+relations_of(List *stores)
+{
+	List	   *relations = NIL;
+	ListCell   *lc;
+
+	foreach(lc, stores)
+	{
+		const StoreHeader *header = store_find_by_id(*(StoreId *) lfirst(lc));
+		Oid			relid = header == NULL || header->db_oid != MyDatabaseId ? InvalidOid :
+			compat_relid_by_number(header->spc_oid, header->rel_number);
+
+		if (OidIsValid(relid))
+			relations = lappend_oid(relations, relid);
+	}
+	return relations;
+}
+
+/*
+ * The locks that its statements had.  Nobody holds them now, so that others may be
+ * before us; waiting for them, who may wait for the transaction's rows, would
+ * deadlock behind the lock manager's back.
+ */
+static void
+lock_relations(const TxnKeptInfo *info)
+{
+	List	   *stores = NIL;
+	ListCell   *lc;
+
+	txn_kept_visit_stores(info->place, collect_store, &stores);
+	foreach(lc, relations_of(stores))
+	{
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), RowExclusiveLock))
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(lfirst_oid(lc))),
+					 errhint("The transaction still waits to be resumed: try again.")));
+		keepable_resumed(lfirst_oid(lc));
+	}
+}
+
+static void
+check_may_resume(const TxnKeptInfo *info)
+{
+	RequireTransactionBlock(true, "sofort.resume_transaction()");
+	if (GetCurrentTransactionNestLevel() > 1 || statements > 0 || !keepable_is_clean() ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("sofort.resume_transaction() must be called before any other statement of the transaction")));
+	if (IsolationUsesXactSnapshot() || XactReadOnly)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("sofort.resume_transaction() needs a transaction that is READ COMMITTED and READ WRITE")));
+	if (info->outcome != TXN_KEPT_WAITING)
+		not_waiting(info->outcome);
+	if (info->role != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("the kept transaction belongs to another role")));
+	if (info->db_oid != MyDatabaseId)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the kept transaction belongs to another database"),
+				 errhint("Connect to database \"%s\".", get_database_name(info->db_oid))));
+}
+
+Datum
+sofort_resume_transaction(PG_FUNCTION_ARGS)
+{
+	TxnKeptInfo info;
+	TupleDesc	desc;
+	Datum		values[3];
+	bool		nulls[3] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	find_by_token(PG_GETARG_TEXT_PP(0), &info);
+	check_may_resume(&info);
+	lock_relations(&info);
+	if (!txn_resume(&info))
+	{
+		find_by_token(PG_GETARG_TEXT_PP(0), &info);
+		not_waiting(info.outcome);
+	}
+	statements = info.statements;
+	not_counted = true;
+	values[0] = CStringGetTextDatum(info.label);
+	values[1] = Int64GetDatum((int64) info.statements);
+	values[2] = TimestampTzGetDatum(info.started);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+Datum
+sofort_transaction_outcome(PG_FUNCTION_ARGS)
+{
+	TxnKeptInfo info;
+
+	find_by_token(PG_GETARG_TEXT_PP(0), &info);
+	if (info.outcome == TXN_KEPT_UNKNOWN)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(outcome_name(info.outcome)));
+}
+
+Datum
+sofort_abort_transaction(PG_FUNCTION_ARGS)
+{
+	TxnKeptInfo info;
+
+	find_by_token(PG_GETARG_TEXT_PP(0), &info);
+	if (info.outcome != TXN_KEPT_UNKNOWN && info.role != GetUserId() && !superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("the kept transaction belongs to another role")));
+	if (info.outcome != TXN_KEPT_WAITING || !txn_kept_abort(&info))
+	{
+		find_by_token(PG_GETARG_TEXT_PP(0), &info);
+		not_waiting(info.outcome);
+	}
+	PG_RETURN_VOID();
+}
+
+/* ------------------------------------------------------------------------
+ * Tables of transactions that wait: nobody holds their locks
+ * ------------------------------------------------------------------------
+ */
+
+/* Before a statement; NIL in almost all cases. */
+List *
+continuation_waiting_relations(void)
+{
+	List	   *stores = NIL;
+
+	if (likely(!txn_any_kept_waits()) || !IsTransactionState())
+		return NIL;
+	txn_all_kept_visit_stores(MyDatabaseId, collect_store, &stores);
+	return relations_of(stores);
+}
+
+/*
+ * After it: a lock that the transaction's own would have kept out.  Monotonic:
+ * none begins to wait in this life of the server, and who resumes one locks its
+ * tables first.
+ */
+void
+continuation_check_locks(List *relations)
+{
+	static const LOCKMODE modes[] = {ShareLock, ShareRowExclusiveLock, ExclusiveLock, AccessExclusiveLock};
+	ListCell   *lc;
+
+	if (!IsTransactionState())
+		return;
+	foreach(lc, relations)
+	{
+		for (int i = 0; i < (int) lengthof(modes); i++)
+		{
+			LOCKTAG		tag;
+
+			SET_LOCKTAG_RELATION(tag, MyDatabaseId, lfirst_oid(lc));
+			if (compat_lock_held_by_me(&tag, modes[i]) &&
+				list_member_oid(continuation_waiting_relations(), lfirst_oid(lc)))
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_IN_USE),
+						 get_rel_name(lfirst_oid(lc)) == NULL ?
+						 errmsg("table %u is used by a kept transaction that waits to be resumed", lfirst_oid(lc)) :
+						 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed", get_rel_name(lfirst_oid(lc))),
+						 errhint("Try again when it was resumed or rolled back; see sofort.transactions.")));
+		}
+	}
+}
+
+/* DROP DATABASE and the like. */
+void
+continuation_check_database(const char *name)
+{
+	Oid			db = get_database_oid(name, true);
+
+	if (OidIsValid(db) && txn_kept_count_in_database(db) > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("database \"%s\" is used by kept transactions that wait to be resumed", name),
+				 errhint("Try again when they were resumed or rolled back; see sofort.transactions.")));
+}

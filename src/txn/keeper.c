@@ -1,0 +1,850 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper.c
+ *	  Kept transactions after a crash: finding them, waiting for a taker, the end.
+ *
+ * PostgreSQL takes their xids for those of aborted transactions.  That they are
+ * open says TxnSlot.waiting; that one can wait for them, a background worker, the
+ * keeper, who holds the locks of their xids.  Who resumes one gives its TCB an xid
+ * of his own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "sofort/compat/lock.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/txn/kept.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "txn_internal.h"
+
+PGDLLEXPORT void sofort_keeper_main(Datum arg);
+
+/* First chunk of superblock.kept: one granule. */
+#define RECORDS_PER_CHUNK	(PM_GRANULE / sizeof(KeptRecord))
+
+/* A keeper that is not there by then will not come. */
+#define KEEPER_SECONDS		60
+
+int			sofort_continuation_timeout = 60;
+
+static bool am_keeper = false;
+
+static inline TxnBackend *
+stand_in(const TxnKept *k)
+{
+	return &TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared + (k - TxnKeptOnes)];
+}
+
+static inline TxnKeptStage
+stage_of(const TxnKept *k)
+{
+	return *(const volatile TxnKeptStage *) &k->stage;
+}
+
+static const KeptBoundary *
+last_boundary(const TxnKept *k)
+{
+	const KeptRecord *r = kept_record(k);
+
+	return &r->boundary[r->boundary[0].sequence > r->boundary[1].sequence ? 0 : 1];
+}
+
+/* ------------------------------------------------------------------------
+ * Start-up
+ * ------------------------------------------------------------------------
+ */
+
+/* What killed processes have stored last may not be on the medium. */
+static void
+persist_records(void)
+{
+	uint64		n;
+
+	for (n = 0; n < PoolSuper->kept.count; n++)
+	{
+		const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
+
+		if (KEPT_STATE(r->state) == KEPT_OPEN)
+			pm_flush(r, sizeof(KeptRecord));
+		else
+			pm_flush(r, PM_LINE);
+	}
+	pm_drain();
+}
+
+/* An open record of an earlier life; its TCB says what has become of it. */
+static void
+find_transaction(KeptRecord *r, uint64 n)
+{
+	uint32		slot = KEPT_SLOT(r->state);
+	const Tcb  *tcb = slot < PoolSuper->tcbs.count ?
+		(const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot) : NULL;
+	TxnKept    *k;
+
+	if (tcb == NULL || TCB_GENERATION(tcb->state) != KEPT_GENERATION(r->state) ||
+		(TCB_STATE(tcb->state) != TCB_KEPT && TCB_STATE(tcb->state) != TCB_COMMITTED))
+	{
+		kept_close_record(r, KEPT_ABORTED);
+		return;
+	}
+	if (TCB_STATE(tcb->state) == TCB_COMMITTED)
+	{
+		kept_close_record(r, KEPT_COMMITTED);
+		return;
+	}
+	if (sofort_continuation_timeout == 0)
+	{
+		kept_close_record(r, KEPT_EXPIRED);
+		return;
+	}
+	for (k = TxnKeptOnes; k < TxnKeptOnes + TxnShmem->nkept && k->stage != KEEP_NONE; k++)
+		;
+	if (k == TxnKeptOnes + TxnShmem->nkept)
+	{
+		TxnShmem->kept_surplus = true;
+		return;
+	}
+	k->stage = KEEP_FOUND;
+	k->slot = slot;
+	k->generation = KEPT_GENERATION(r->state);
+	k->record = n;
+	pg_atomic_fetch_add_u32(&TxnShmem->kept, 1);
+}
+
+/* In the postmaster, before slots are given out; TxnSlots is not there yet. */
+void
+kept_startup(void)
+{
+	uint64		n;
+
+	if (PoolSuper->kept.elem_size == 0)
+		pm_vector_init(&PoolSuper->kept, sizeof(KeptRecord), RECORDS_PER_CHUNK);
+	persist_records();
+	for (n = 0; n < PoolSuper->kept.count; n++)
+	{
+		KeptRecord *r = (KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
+
+		if (KEPT_STATE(r->state) == KEPT_OPEN)
+			find_transaction(r, n);
+		if (KEPT_STATE(r->state) != KEPT_OPEN && r->locks != PM_NULL)
+			kept_free_locks(r);
+	}
+}
+
+bool
+kept_has_slot(uint32 slot)
+{
+	uint32		i;
+
+	if (pg_atomic_read_u32(&TxnShmem->kept) == 0)
+		return false;
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		if (TxnKeptOnes[i].stage == KEEP_FOUND && TxnKeptOnes[i].slot == slot)
+			return true;
+	}
+	return false;
+}
+
+void
+kept_mark_slots(void)
+{
+	uint32		i;
+
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		if (TxnKeptOnes[i].stage == KEEP_FOUND)
+			TxnSlots[TxnKeptOnes[i].slot].kept = i + 1;
+	}
+}
+
+/* Place n of a write set; NULL behind its last chunk. */
+static TcbEntry *
+entry_at(Tcb *tcb, TcbChunk **chunks, int nchunks, uint64 n)
+{
+	if (n < TCB_INLINE_ENTRIES)
+		return &tcb->entries[n];
+	n -= TCB_INLINE_ENTRIES;
+	if (n / TCB_CHUNK_ENTRIES >= (uint64) nchunks)
+		return NULL;
+	return &chunks[n / TCB_CHUNK_ENTRIES]->entries[n % TCB_CHUNK_ENTRIES];
+}
+
+/*
+ * The statement that was cut short: all that was logged after the last boundary,
+ * and only words of its commands.  Repeated after another crash.
+ */
+void
+kept_undo_unfinished(uint32 slot)
+{
+	const TxnKept *k = &TxnKeptOnes[TxnSlots[slot].kept - 1];
+	const KeptBoundary *b = last_boundary(k);
+	Tcb		   *tcb = txn_tcb_of_slot(slot);
+	int			nchunks;
+	TcbChunk  **chunks = tcb_chunks(tcb, &nchunks);
+	uint64		end = TCB_INLINE_ENTRIES + (uint64) nchunks * TCB_CHUNK_ENTRIES;
+	uint64		n;
+
+	for (n = end; n-- > b->entries;)
+	{
+		TxnEntry	e;
+
+		if (tcb_valid_entry(entry_at(tcb, chunks, nchunks, n), k->generation, &e))
+			txn_undo_entry(&e, slot, k->generation, (CommandId) b->command);
+	}
+	pm_drain();
+	SOFORT_STOP("kept-unfinished-undone");
+	for (n = b->entries; n < end; n++)
+	{
+		TcbEntry   *d = entry_at(tcb, chunks, nchunks, n);
+		TxnEntry	e;
+
+		if (tcb_valid_entry(d, k->generation, &e))
+			pm_store8(&d->what, 0);
+	}
+	pm_drain();
+	if (chunks != NULL)
+		pfree(chunks);
+}
+
+/* ------------------------------------------------------------------------
+ * Entries of a transaction that waits
+ * ------------------------------------------------------------------------
+ */
+
+/* What is done with an entry; "row locks that others gave" included. */
+typedef void (*EntryVisitor) (TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg);
+
+static void
+visit_entries(TxnKept *k, EntryVisitor fn, void *arg)
+{
+	Tcb		   *tcb = txn_tcb_of_slot(k->slot);
+	uint64		finished = last_boundary(k)->entries;
+	int			nchunks;
+	TcbChunk  **chunks = tcb_chunks(tcb, &nchunks);
+	PMPtr		p;
+	uint64		n;
+	TxnEntry	e;
+
+	for (n = 0; n < finished; n++)
+	{
+		TcbEntry   *d = entry_at(tcb, chunks, nchunks, n);
+
+		if (d != NULL && tcb_valid_entry(d, k->generation, &e))
+			fn(k, d, &e, arg);
+	}
+	for (p = kept_record(k)->locks; p != PM_NULL; p = ((TcbChunk *) pm_deref(p))->next)
+	{
+		TcbChunk   *chunk = (TcbChunk *) pm_deref(p);
+		int			i;
+
+		for (i = 0; i < TCB_CHUNK_ENTRIES; i++)
+		{
+			if (tcb_valid_entry(&chunk->entries[i], k->generation, &e))
+				fn(k, &chunk->entries[i], &e, arg);
+		}
+	}
+	if (chunks != NULL)
+		pfree(chunks);
+}
+
+static inline bool
+is_lock(const TxnEntry *e)
+{
+	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
+}
+
+/* In force again; an entry whose rows are gone goes away: they may come back as
+ * another's. */
+static void
+restore_lock(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
+{
+	bool		valid = false;
+	uint64		row;
+
+	if (!is_lock(e))
+		return;
+	for (row = e->row; row < e->row + e->count; row++)
+		valid |= rowlock_restore(e->store, row, (LockTupleMode) (e->kind - TXN_ENTRY_LOCK),
+								 k->slot, k->generation, TxnSlots[k->slot].fxid);
+	if (!valid)
+		pm_store8_persist(&durable->what, 0);
+}
+
+/*
+ * Rows that were freed while it waited: from now on nothing holds back their
+ * reuse any more.
+ */
+static void
+drop_gone_lock(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
+{
+	bool		valid = false;
+	uint64		row;
+
+	if (!is_lock(e))
+		return;
+	for (row = e->row; row < e->row + e->count; row++)
+	{
+		const RowWords *words = TxnOps->find_words(e->store, row);
+		int			tag = words == NULL ? WORD_TAG_EMPTY : WORD_TAG(word_read(&words->begin));
+
+		if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
+			locktable_drop(stand_in(k), e->store, row);
+		else
+			valid = true;
+	}
+	if (!valid)
+		pm_store8_persist(&durable->what, 0);
+}
+
+/* ------------------------------------------------------------------------
+ * Waiting for a taker
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Mirror and row locks of one that was found.  Under TXN_LWLOCK_RESOLVE, before
+ * anybody reads a row; repeated if memory was short.
+ */
+static void
+adopt(TxnKept *k)
+{
+	TxnSlot    *s = &TxnSlots[k->slot];
+	TxnBackend *b = stand_in(k);
+	const Tcb  *tcb = txn_tcb_of_slot(k->slot);
+	PMPtr		p;
+
+	b->slot = k->slot;
+	b->nsubs = 0;
+	b->pid = 0;
+	b->nentries = last_boundary(k)->entries;
+	s->fxid = tcb->xid;
+	s->generation = k->generation;
+	s->owner = (uint32) (b - TxnBackends);
+	s->waiting = true;
+	pg_write_barrier();
+	s->active = true;
+	k->next_lock = 0;
+	for (p = kept_record(k)->locks; p != PM_NULL; p = ((TcbChunk *) pm_deref(p))->next)
+		k->next_lock += TCB_CHUNK_ENTRIES;
+	visit_entries(k, restore_lock, NULL);
+	k->waits_since = GetCurrentTimestamp();
+	pg_atomic_fetch_add_u32(&TxnShmem->kept_waiting, 1);
+	k->stage = KEEP_WAITING;
+	SOFORT_STOP("kept-adopted");
+}
+
+/* TXN_LWLOCK_RESOLVE is held.  Does the keeper have to take locks? */
+bool
+kept_adopt(void)
+{
+	uint32		i;
+
+	if (TxnShmem->kept_surplus)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("sofort keeps more transactions than max_connections allows"),
+				 errdetail("There are places for %u of them.", TxnShmem->nkept),
+				 errhint("Raise max_connections.")));
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		if (TxnKeptOnes[i].stage == KEEP_FOUND)
+			adopt(&TxnKeptOnes[i]);
+	}
+	return pg_atomic_read_u32(&TxnShmem->kept_waiting) > 0;
+}
+
+/*
+ * Until the keeper has the xids' locks nobody could wait for these transactions:
+ * he would look again and again.
+ */
+void
+kept_wait_for_keeper(void)
+{
+	TimestampTz until = 0;
+
+	if (am_keeper || !*(volatile bool *) &TxnShmem->leftovers)
+		return;
+	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_SECONDS * 1000);
+	while (*(volatile bool *) &TxnShmem->leftovers)
+	{
+		(void) ConditionVariableTimedSleep(&TxnShmem->keeper_holds, 1000, PG_WAIT_EXTENSION);
+		if (*(volatile bool *) &TxnShmem->leftovers && GetCurrentTimestamp() > until)
+		{
+			ConditionVariableCancelSleep();
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("sofort tables cannot be used because the background worker \"sofort keeper\" is not running"),
+					 errdetail("Transactions that were kept at the last crash wait to be resumed."),
+					 errhint("Raise max_worker_processes.")));
+		}
+	}
+	ConditionVariableCancelSleep();
+}
+
+/* PostgreSQL's horizon knows nothing of those that wait. */
+uint64
+kept_horizon(uint64 horizon)
+{
+	uint32		i;
+
+	if (likely(pg_atomic_read_u32(&TxnShmem->kept_waiting) == 0))
+		return horizon;
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		if (stage_of(&TxnKeptOnes[i]) == KEEP_WAITING)
+			horizon = Min(horizon, TxnSlots[TxnKeptOnes[i].slot].fxid);
+	}
+	return horizon;
+}
+
+bool
+txn_any_kept_waits(void)
+{
+	return TxnShmem != NULL && pg_atomic_read_u32(&TxnShmem->kept) > 0 &&
+		pool_status() == POOL_READY;
+}
+
+/* ------------------------------------------------------------------------
+ * Its end without a taker
+ * ------------------------------------------------------------------------
+ */
+
+static void
+wake_keeper(void)
+{
+	Latch	   *latch = *(Latch *volatile *) &TxnShmem->keeper_latch;
+
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+static bool
+end_waiting(TxnKept *k, uint64 record, KeptState outcome)
+{
+	TxnSlot    *s = &TxnSlots[k->slot];
+	Tcb		   *tcb;
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
+	if (k->stage != KEEP_WAITING || k->record != record)
+	{
+		LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+		return false;
+	}
+	s = &TxnSlots[k->slot];
+	tcb = txn_tcb_of_slot(k->slot);
+	kept_close(k, outcome);
+	tcb_finish_aborted(tcb, k->slot);
+	SOFORT_STOP("kept-undone");
+	__atomic_store_n(&s->active, false, __ATOMIC_RELEASE);
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
+	locktable_release(stand_in(k), TopSubTransactionId);
+	txn_drain();
+	pm_store8_persist(&tcb->state, TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life));
+	SOFORT_STOP("kept-released");
+	tcb_free_overflow(tcb);
+	__atomic_store_n(&s->waiting, false, __ATOMIC_RELEASE);
+	txn_mirror_leave(stand_in(k));
+	kept_forget(k);
+	pg_atomic_fetch_sub_u32(&TxnShmem->kept_waiting, 1);
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+	wake_keeper();
+	return true;
+}
+
+bool
+txn_kept_abort(const TxnKeptInfo *info)
+{
+	return end_waiting(&TxnKeptOnes[info->place], info->record, KEPT_ABORTED);
+}
+
+/* ------------------------------------------------------------------------
+ * A taker
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * The point at which it is ours.  A crash before or after: it is kept, with one
+ * xid or the other, which both are nobody's any more.
+ */
+static bool
+claim(void *arg)
+{
+	const TxnKeptInfo *info = arg;
+	TxnKept    *k = &TxnKeptOnes[info->place];
+	TxnSlot    *s;
+	Tcb		   *tcb;
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
+	if (k->stage != KEEP_WAITING || k->record != info->record)
+	{
+		LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+		return false;
+	}
+	visit_entries(k, drop_gone_lock, NULL);
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
+	s = &TxnSlots[k->slot];
+	tcb = txn_tcb_of_slot(k->slot);
+	*(volatile uint64 *) &tcb->xid = My.fxid;
+	pg_compiler_barrier();
+	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_KEPT, k->generation, TxnShmem->life);
+	pm_persist(tcb, PM_LINE);
+	SOFORT_STOP("kept-resume-durable");
+	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
+	locktable_hand_over(stand_in(k), k->slot, My.backend);
+	k->stage = KEEP_RUNNING;
+	__atomic_store_n(&s->waiting, false, __ATOMIC_RELEASE);
+	txn_mirror_leave(stand_in(k));
+	pg_atomic_fetch_sub_u32(&TxnShmem->kept_waiting, 1);
+	My.kept = k;
+	kept_continue(last_boundary(k));
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+	return true;
+}
+
+bool
+txn_resume(const TxnKeptInfo *info)
+{
+	const TxnKept *k = &TxnKeptOnes[info->place];
+	KeptBoundary b = *last_boundary(k);
+
+	Assert(!My.have_slot && My.nentries == 0);
+	if (!txn_take_over(k->slot, k->generation, (int64) b.entries, (CommandId) b.command, claim,
+					   unconstify(TxnKeptInfo *, info)))
+		return false;
+	wake_keeper();
+	SOFORT_STOP("kept-resumed");
+
+	/* what the next statement writes must come after what is there */
+	while (GetCurrentCommandId(false) < (CommandId) b.command)
+	{
+		(void) GetCurrentCommandId(true);
+		CommandCounterIncrement();
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Looking at them
+ * ------------------------------------------------------------------------
+ */
+
+static void
+find_place(TxnKeptInfo *info)
+{
+	uint32		i;
+
+	info->outcome = TXN_KEPT_RUNNING;
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		if (stage_of(&TxnKeptOnes[i]) == KEEP_WAITING && TxnKeptOnes[i].record == info->record)
+		{
+			info->outcome = TXN_KEPT_WAITING;
+			info->place = i;
+		}
+	}
+}
+
+void
+txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
+{
+	uint64		n;
+
+	txn_resolve_leftovers();
+	memset(info, 0, sizeof(*info));
+	for (n = 0; n < *(volatile uint64 *) &PoolSuper->kept.count; n++)
+	{
+		const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
+		uint64		state = word_read(&r->state);
+
+		if (KEPT_STATE(state) == KEPT_FREE || memcmp(r->token_hash, hash, sizeof(r->token_hash)) != 0)
+			continue;
+		info->record = n;
+		info->db_oid = r->db_oid;
+		info->role = r->role;
+		info->started = r->started;
+		info->statements = r->boundary[r->boundary[0].sequence > r->boundary[1].sequence ? 0 : 1].statements;
+		memcpy(info->label, r->label, sizeof(info->label));
+		switch (KEPT_STATE(state))
+		{
+			case KEPT_FREE:
+				break;
+			case KEPT_OPEN:
+				find_place(info);
+				break;
+			case KEPT_COMMITTED:
+				info->outcome = TXN_KEPT_COMMITTED;
+				break;
+			case KEPT_ABORTED:
+				info->outcome = TXN_KEPT_ABORTED;
+				break;
+			case KEPT_EXPIRED:
+				info->outcome = TXN_KEPT_EXPIRED;
+				break;
+		}
+		return;
+	}
+}
+
+typedef struct StoreVisit
+{
+	TxnKeptVisitor fn;
+	void	   *arg;
+	StoreId		last;
+} StoreVisit;
+
+static void
+visit_store(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
+{
+	StoreVisit *v = arg;
+
+	if (e->store == v->last)
+		return;
+	v->last = e->store;
+	v->fn(v->arg, e->store);
+}
+
+/* fn must not raise errors or take locks of txn. */
+void
+txn_kept_visit_stores(uint32 place, TxnKeptVisitor fn, void *arg)
+{
+	StoreVisit	v = {.fn = fn,.arg = arg};
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
+	if (TxnKeptOnes[place].stage == KEEP_WAITING)
+		visit_entries(&TxnKeptOnes[place], visit_store, &v);
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+}
+
+void
+txn_all_kept_visit_stores(Oid db_oid, TxnKeptVisitor fn, void *arg)
+{
+	uint32		i;
+
+	if (!txn_any_kept_waits())
+		return;
+	txn_resolve_leftovers();
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		const TxnKept *k = &TxnKeptOnes[i];
+
+		if (stage_of(k) == KEEP_WAITING && kept_record(k)->db_oid == db_oid)
+			txn_kept_visit_stores(i, fn, arg);
+	}
+}
+
+int
+txn_kept_count_in_database(Oid db_oid)
+{
+	int			n = 0;
+	uint32		i;
+
+	if (!txn_any_kept_waits())
+		return 0;
+	txn_resolve_leftovers();
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		const TxnKept *k = &TxnKeptOnes[i];
+
+		n += stage_of(k) == KEEP_WAITING && kept_record(k)->db_oid == db_oid;
+	}
+	return n;
+}
+
+/* For views: of a slot that is marked as kept. */
+void
+kept_info(TxnInfo *info)
+{
+	uint32		place = *(volatile uint32 *) &TxnSlots[info->slot].kept;
+	const TxnKept *k = &TxnKeptOnes[place - 1];
+	const KeptRecord *r;
+
+	if (place == 0 || (stage_of(k) != KEEP_RUNNING && stage_of(k) != KEEP_WAITING))
+		return;
+	r = kept_record(k);
+	info->is_kept = true;
+	info->is_waiting = stage_of(k) == KEEP_WAITING;
+	info->role = r->role;
+	info->statements = last_boundary(k)->statements;
+	if (info->is_waiting)
+		info->expires = TimestampTzPlusMilliseconds(k->waits_since,
+													(int64) sofort_continuation_timeout * 1000);
+	strlcpy(info->label, r->label, sizeof(info->label));
+}
+
+/* ------------------------------------------------------------------------
+ * The keeper
+ * ------------------------------------------------------------------------
+ */
+
+static TransactionId *held;		/* by place in TxnKeptOnes */
+
+static bool
+xid_lock(TransactionId xid, bool acquire)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_TRANSACTION(tag, xid);
+	if (!acquire)
+		return LockRelease(&tag, ExclusiveLock, true);
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/* Hold the locks of those that wait, and no others. */
+static void
+hold_locks(void)
+{
+	uint32		i;
+
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		const TxnKept *k = &TxnKeptOnes[i];
+		TransactionId xid = InvalidTransactionId;
+
+		if (stage_of(k) == KEEP_WAITING)
+			xid = (TransactionId) TxnSlots[k->slot].fxid;
+		if (held[i] == xid)
+			continue;
+		if (TransactionIdIsValid(held[i]))
+			(void) xid_lock(held[i], false);
+		held[i] = InvalidTransactionId;
+		if (TransactionIdIsValid(xid) && stage_of(k) == KEEP_WAITING)
+		{
+			if (!xid_lock(xid, true))
+				elog(ERROR, "lock of transaction %u is held by somebody else", xid);
+			held[i] = xid;
+		}
+	}
+}
+
+/* Seconds are over; returns milliseconds until the next one is due, or -1. */
+static long
+expire(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long		next = -1;
+	uint32		i;
+
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		TxnKept    *k = &TxnKeptOnes[i];
+		long		left;
+
+		if (stage_of(k) != KEEP_WAITING)
+			continue;
+		left = TimestampDifferenceMilliseconds(now,
+											   TimestampTzPlusMilliseconds(k->waits_since,
+																		   (int64) sofort_continuation_timeout * 1000));
+		if (left == 0)
+		{
+			char		label[NAMEDATALEN];
+
+			strlcpy(label, kept_record(k)->label, sizeof(label));
+			if (end_waiting(k, k->record, KEPT_EXPIRED))
+				ereport(LOG,
+						(errmsg("kept transaction \"%s\" was rolled back because nobody resumed it within %d seconds",
+								label, sofort_continuation_timeout)));
+		}
+		else
+			next = next < 0 ? left : Min(next, left);
+	}
+	return next;
+}
+
+static void
+keeper_gone(int code, Datum arg)
+{
+	TxnShmem->keeper_latch = NULL;
+}
+
+/* Everything that needs it can go on when the locks are held. */
+static void
+begin_holding(void)
+{
+	if (pg_atomic_read_u32(&TxnShmem->kept) > 0)
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		txn_resolve_leftovers();
+		CommitTransactionCommand();
+		hold_locks();
+		LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
+		TxnShmem->leftovers = false;
+		LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+		SOFORT_STOP("kept-held");
+	}
+	TxnShmem->keeper_latch = MyLatch;
+	ConditionVariableBroadcast(&TxnShmem->keeper_holds);
+}
+
+void
+sofort_keeper_main(Datum arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	am_keeper = true;
+	held = MemoryContextAllocZero(TopMemoryContext, TxnShmem->nkept * sizeof(TransactionId));
+	before_shmem_exit(keeper_gone, (Datum) 0);
+	if (pool_status() == POOL_READY)
+		begin_holding();
+
+	for (;;)
+	{
+		long		next;
+
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		next = expire();
+		hold_locks();
+		pgstat_report_activity(STATE_IDLE, NULL);
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (next >= 0 ? WL_TIMEOUT : 0),
+						 next, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
+}
+
+void
+kept_init(void)
+{
+	BackgroundWorker worker = {0};
+
+	DefineCustomIntVariable("sofort.continuation_timeout",
+							"How long kept transactions wait to be resumed after a start.",
+							"Then they are rolled back; 0: at once.",
+							&sofort_continuation_timeout, 60, 0, INT_MAX / 1000, PGC_SIGHUP,
+							GUC_UNIT_S, NULL, NULL, NULL);
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = 1;
+	strlcpy(worker.bgw_library_name, "sofort", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "sofort_keeper_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "sofort keeper", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "sofort keeper", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}

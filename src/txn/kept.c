@@ -1,0 +1,395 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.c
+ *	  Kept transactions while a session runs them: statement boundaries, and how
+ *	  they end.
+ *
+ * A kept transaction is an ordinary one whose statements are made durable one by
+ * one.  Its KeptRecord says how far it had come; keeper.c takes it up from there
+ * after a crash.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "sofort/txn/kept.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "txn_internal.h"
+
+/* For how long outcomes are known. */
+#define OUTCOME_MICROSECONDS	(24 * 60 * 60 * INT64CONST(1000000))
+
+/* A keeper that is not there by then will not come. */
+#define KEEPER_SECONDS		5
+
+/* Records looked at for a free one before the array grows. */
+#define RECORD_TRIES	256
+
+/* What txn_keep() was told, until the statement ends. */
+static struct
+{
+	uint8		hash[32];
+	char		label[NAMEDATALEN];
+	TimestampTz started;
+}			asked;
+
+/* In this life: what the next boundary gets. */
+static uint64 sequence;
+
+KeptRecord *
+kept_record(const TxnKept *k)
+{
+	return (KeptRecord *) pm_vector_get(&PoolSuper->kept, k->record);
+}
+
+bool
+txn_is_kept(void)
+{
+	return My.kept != NULL;
+}
+
+/* Has a statement ended since it was asked to be kept? */
+bool
+kept_is_running(void)
+{
+	return My.kept != NULL && My.kept->stage == KEEP_RUNNING;
+}
+
+/* ------------------------------------------------------------------------
+ * Records
+ * ------------------------------------------------------------------------
+ */
+
+static bool
+record_is_free(uint64 n)
+{
+	const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
+	uint32		i;
+
+	if (KEPT_STATE(r->state) == KEPT_OPEN ||
+		(KEPT_STATE(r->state) != KEPT_FREE &&
+		 r->ended + OUTCOME_MICROSECONDS > GetCurrentTimestamp()))
+		return false;
+	for (i = 0; i < TxnShmem->nkept; i++)
+	{
+		if (TxnKeptOnes[i].stage != KEEP_NONE && TxnKeptOnes[i].record == n)
+			return false;
+	}
+	return true;
+}
+
+/* TXN_LWLOCK_PREPARED is held.  May raise 53100. */
+static uint64
+find_record(void)
+{
+	PmVector   *v = &PoolSuper->kept;
+	uint64		i;
+
+	for (i = 0; i < Min(v->count, RECORD_TRIES); i++)
+	{
+		uint64		n = TxnShmem->next_record++ % v->count;
+
+		if (record_is_free(n))
+			return n;
+	}
+	pm_vector_reserve(v, v->count, PM_OWNER_TXN, 0);
+	pm_vector_publish(v, v->count + 1);
+	return v->count - 1;
+}
+
+/*
+ * The outcome, durable on return: from now on the transaction is no kept one, and
+ * a TCB in state KEPT is undone after a crash.  No error, no allocation.
+ */
+void
+kept_close(const TxnKept *k, KeptState outcome)
+{
+	if (k->stage != KEEP_ASKED)
+		kept_close_record(kept_record(k), outcome);
+}
+
+void
+kept_close_record(KeptRecord *r, KeptState outcome)
+{
+	if (KEPT_STATE(r->state) != KEPT_OPEN)
+		return;					/* an error before it was opened */
+	*(volatile int64 *) &r->ended = GetCurrentTimestamp();
+	pm_store8_persist(&r->state, KEPT_MAKE_STATE(outcome, KEPT_SLOT(r->state),
+												 KEPT_GENERATION(r->state)));
+	SOFORT_STOP("kept-closed");
+}
+
+/* The locks that others gave to it: last chunk first, so that the chain is whole
+ * at any time. */
+void
+kept_free_locks(KeptRecord *r)
+{
+	while (r->locks != PM_NULL)
+	{
+		PMPtr	   *link = &r->locks;
+
+		while (((TcbChunk *) pm_deref(*link))->next != PM_NULL)
+			link = &((TcbChunk *) pm_deref(*link))->next;
+		pm_free(link, 1);
+	}
+}
+
+/* It has ended, its row locks are free.  TXN_LWLOCK_PREPARED is held. */
+void
+kept_forget(TxnKept *k)
+{
+	TxnSlots[k->slot].kept = 0;
+	kept_free_locks(kept_record(k));
+	if (k->stage != KEEP_ASKED)
+		pg_atomic_fetch_sub_u32(&TxnShmem->kept, 1);
+	k->stage = KEEP_NONE;
+}
+
+void
+kept_leave(void)
+{
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
+	kept_forget(My.kept);
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	My.kept = NULL;
+}
+
+/* ------------------------------------------------------------------------
+ * Keeping
+ * ------------------------------------------------------------------------
+ */
+
+/* A place in TxnKeptOnes and a record, for this transaction. */
+static TxnKept *
+take_place(void)
+{
+	TxnKept    *k = NULL;
+	uint32		i;
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
+	for (i = 0; i < TxnShmem->nkept && k == NULL; i++)
+	{
+		if (TxnKeptOnes[i].stage == KEEP_NONE)
+			k = &TxnKeptOnes[i];
+	}
+	if (k == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many transactions are kept"),
+				 errdetail("There can be %u of them.", TxnShmem->nkept),
+				 errhint("Resume or abort those that wait, or raise max_connections.")));
+	k->record = find_record();
+	k->slot = My.slot;
+	k->generation = My.generation;
+	k->next_lock = 0;
+	k->stage = KEEP_ASKED;
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	return k;
+}
+
+/* Right after a start it may need a moment. */
+static void
+require_keeper(void)
+{
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_SECONDS * 1000);
+
+	while (*(Latch *volatile *) &TxnShmem->keeper_latch == NULL)
+	{
+		(void) ConditionVariableTimedSleep(&TxnShmem->keeper_holds, 100, PG_WAIT_EXTENSION);
+		if (GetCurrentTimestamp() > until)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot keep transactions because the background worker \"sofort keeper\" is not running"),
+					 errhint("Raise max_worker_processes.")));
+	}
+	ConditionVariableCancelSleep();
+}
+
+void
+txn_keep(const uint8 *hash, const char *label, TimestampTz started)
+{
+	if (My.kept != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this transaction is kept already")));
+	txn_begin_write();
+	require_keeper();
+	(void) txn_tcb_of_slot(My.slot);
+	memcpy(asked.hash, hash, sizeof(asked.hash));
+	memset(asked.label, 0, sizeof(asked.label));
+	strlcpy(asked.label, label, sizeof(asked.label));
+	asked.started = started;
+	My.kept = take_place();
+}
+
+/* ------------------------------------------------------------------------
+ * Statement boundaries
+ * ------------------------------------------------------------------------
+ */
+
+static void
+store_boundary(KeptRecord *r, uint64 statements)
+{
+	volatile KeptBoundary *b = &r->boundary[++sequence % 2];
+
+	b->statements = statements;
+	b->entries = (uint64) My.nentries;
+	b->command = My.wrote ? (uint64) My.last_command + 1 : 0;
+	pg_compiler_barrier();
+	b->sequence = sequence;
+	pg_compiler_barrier();
+	pm_flush((const void *) b, sizeof(KeptBoundary));
+}
+
+/*
+ * The record is complete before it is OPEN, and OPEN before the TCB is KEPT:
+ * only both together keep a transaction.
+ */
+static void
+open_record(KeptRecord *r, uint64 statements)
+{
+	TxnKept    *k = My.kept;
+
+	pm_store8_persist(&r->state, 0);
+	r->ended = 0;
+	r->started = asked.started;
+	r->db_oid = MyDatabaseId;
+	r->role = GetUserId();
+	memcpy(r->token_hash, asked.hash, sizeof(r->token_hash));
+	memcpy(r->label, asked.label, sizeof(r->label));
+	memset(r->boundary, 0, sizeof(r->boundary));
+	sequence = 0;
+	store_boundary(r, statements);
+	pm_flush(r, sizeof(KeptRecord));
+	txn_drain();
+	pm_store8(&r->state, KEPT_MAKE_STATE(KEPT_OPEN, k->slot, k->generation));
+	txn_drain();
+	SOFORT_STOP("kept-record-open");
+	txn_set_state(TCB_KEPT);
+	txn_drain();
+}
+
+/*
+ * Who passes our locks on to a new version sees the mark and makes them durable
+ * there; or he has done so before, and we find them.
+ */
+static void
+set_mark(TxnKept *k)
+{
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
+	pg_atomic_fetch_add_u32(&TxnShmem->kept, 1);
+	k->stage = KEEP_RUNNING;
+	TxnSlots[k->slot].kept = (uint32) (k - TxnKeptOnes) + 1;
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	pg_memory_barrier();
+}
+
+void
+txn_statement_finished(uint64 statements)
+{
+	TxnKept    *k = My.kept;
+	KeptRecord *r;
+	bool		first;
+
+	if (k == NULL)
+		return;
+	Assert(My.have_slot && My.stage == STAGE_OPEN);
+	r = kept_record(k);
+	first = k->stage == KEEP_ASKED;
+	if (first)
+	{
+		txn_activate();
+		set_mark(k);
+	}
+	rowlock_log_new();
+	kept_before_commit();
+	txn_drain();
+	SOFORT_STOP("kept-before-boundary");
+	if (first)
+		open_record(r, statements);
+	else
+	{
+		store_boundary(r, statements);
+		txn_drain();
+	}
+	txn_new_statement();
+	SOFORT_STOP("kept-boundary");
+}
+
+/* WAL that it may depend on, and that of its own sequences. */
+void
+kept_before_commit(void)
+{
+	wal_flush_dependencies();
+	if (XactLastRecEnd != InvalidXLogRecPtr)
+		XLogFlush(XactLastRecEnd);
+}
+
+/* It was resumed: boundaries go on from this one. */
+void
+kept_continue(const KeptBoundary *b)
+{
+	sequence = b->sequence;
+}
+
+/* ------------------------------------------------------------------------
+ * Row locks that others give to it
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * A kept transaction was given a lock on another version, whose maker must not
+ * commit before that is durable.  May raise an error (pool full).
+ */
+void
+kept_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, LockTupleMode mode)
+{
+	TxnKept    *k = NULL;
+	uint64		n;
+	PMPtr	   *link;
+	TcbEntry   *d;
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
+	if (TxnSlots[slot].kept > 0)
+		k = &TxnKeptOnes[TxnSlots[slot].kept - 1];
+	if (k == NULL || k->generation != generation)
+	{
+		LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+		return;
+	}
+	link = &kept_record(k)->locks;
+	for (n = k->next_lock;; n -= TCB_CHUNK_ENTRIES)
+	{
+		TcbChunk   *chunk;
+
+		if (*link == PM_NULL)
+		{
+			PmReservation r;
+
+			pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
+			pm_publish(&r);
+		}
+		chunk = (TcbChunk *) pm_deref(*link);
+		d = &chunk->entries[n];
+		if (n < TCB_CHUNK_ENTRIES)
+			break;
+		link = &chunk->next;
+	}
+	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, 1);
+	pg_compiler_barrier();
+	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, generation, TXN_ENTRY_LOCK + mode);
+	pm_flush(d, sizeof(TcbEntry));
+	txn_drain();
+	k->next_lock++;
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	SOFORT_STOP("kept-lock-carried");
+}
