@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "sofort/txn/kept.h"
 #include "sofort/compat/compat.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/alloc.h"
@@ -27,6 +28,7 @@
 #include "utils/memutils.h"
 #include "utils/xid8.h"
 
+PG_FUNCTION_INFO_V1(sofort_test_resume_waiting);
 PG_FUNCTION_INFO_V1(sofort_test_arm);
 PG_FUNCTION_INFO_V1(sofort_test_disarm);
 PG_FUNCTION_INFO_V1(sofort_test_waiters);
@@ -350,4 +352,23 @@ sofort_test_rebuild(PG_FUNCTION_ARGS)
 
 	PG_RETURN_TEXT_P(cstring_to_text(results[sofort_index_rebuild(PG_GETARG_OID(0),
 																  PG_GETARG_INT32(1))]));
+}
+
+/* Without a token, which only its client has. */
+Datum
+sofort_test_resume_waiting(PG_FUNCTION_ARGS)
+{
+	uint64		n;
+
+	pool_require();
+	for (n = 0; n < PoolSuper->kept.count; n++)
+	{
+		const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
+		TxnKeptInfo info;
+
+		txn_kept_find(r->token_hash, &info);
+		if (info.outcome == TXN_KEPT_WAITING && txn_resume(&info))
+			PG_RETURN_INT64((int64) info.statements);
+	}
+	PG_RETURN_NULL();
 }

@@ -22,6 +22,7 @@ $node->safe_psql('postgres', q{
 	CREATE SEQUENCE s;
 	CREATE ROLE other LOGIN;
 	CREATE DATABASE elsewhere;
+	GRANT USAGE ON SCHEMA sofort TO other;
 	GRANT ALL ON ALL TABLES IN SCHEMA public TO other});
 $node->safe_psql('elsewhere', 'CREATE EXTENSION sofort');
 
@@ -206,8 +207,8 @@ check_end($token, 'rolled back after all', 'aborted', 0);
 $token = waiting(7, 'order 17');
 is($node->safe_psql('postgres', q{SELECT state, pid IS NULL, label, statements, expires > now() + interval '9 min' FROM sofort.transactions}), 'kept|t|order 17|7|t', 'view of one that waits');
 my $resume = "BEGIN; SELECT sofort.resume_transaction('$token')";
-like($node->error_of("SET SESSION AUTHORIZATION other; $resume"), qr/^42501/, 'another role');
-like($node->error_of("SET SESSION AUTHORIZATION other; SELECT sofort.abort_transaction('$token')"), qr/^42501/, 'another role may not abort it');
+like($node->error_of("SET SESSION AUTHORIZATION other; $resume"), qr/^42501.*another role/, 'another role');
+like($node->error_of("SET SESSION AUTHORIZATION other; SELECT sofort.abort_transaction('$token')"), qr/^42501.*another role/, 'another role may not abort it');
 is($node->safe_psql('postgres', 'SET SESSION AUTHORIZATION other; SELECT count(*) FROM sofort.transactions'), '0', 'nor see it');
 like($node->error_of($resume, 'elsewhere'), qr/^55000.*another database/, 'another database');
 (my $wrong = $token) =~ tr/0-9a-f/1-9a-f0/;

@@ -291,22 +291,35 @@ collect_store(void *arg, StoreId store)
 	*stores = lappend(*stores, memcpy(palloc(sizeof(StoreId)), &store, sizeof(StoreId)));
 }
 
-static List *
-relations_of(List *stores)
+/* A table that a kept transaction has used. */
+typedef struct UsedTable
 {
-	List	   *relations = NIL;
+	StoreId		store;
+	Oid			relid;
+} UsedTable;
+
+static List *
+tables_of(List *stores)
+{
+	List	   *tables = NIL;
 	ListCell   *lc;
 
 	foreach(lc, stores)
 	{
-		const StoreHeader *header = store_find_by_id(*(StoreId *) lfirst(lc));
+		StoreId		store = *(StoreId *) lfirst(lc);
+		const StoreHeader *header = store_find_by_id(store);
 		Oid			relid = header == NULL || header->db_oid != MyDatabaseId ? InvalidOid :
 			compat_relid_by_number(header->spc_oid, header->rel_number);
+		UsedTable  *t;
 
-		if (OidIsValid(relid))
-			relations = lappend_oid(relations, relid);
+		if (!OidIsValid(relid))
+			continue;
+		t = palloc(sizeof(UsedTable));
+		t->store = store;
+		t->relid = relid;
+		tables = lappend(tables, t);
 	}
-	return relations;
+	return tables;
 }
 
 /*
@@ -321,14 +334,16 @@ lock_relations(const TxnKeptInfo *info)
 	ListCell   *lc;
 
 	txn_kept_visit_stores(info->place, collect_store, &stores);
-	foreach(lc, relations_of(stores))
+	foreach(lc, tables_of(stores))
 	{
-		if (!ConditionalLockRelationOid(lfirst_oid(lc), RowExclusiveLock))
+		Oid			relid = ((UsedTable *) lfirst(lc))->relid;
+
+		if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(lfirst_oid(lc))),
+					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(relid)),
 					 errhint("The transaction still waits to be resumed: try again.")));
-		keepable_resumed(lfirst_oid(lc));
+		keepable_resumed(relid);
 	}
 }
 
@@ -418,16 +433,34 @@ sofort_abort_transaction(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* Before a statement; NIL in almost all cases. */
+static void
+compare_store(void *arg, StoreId store)
+{
+	UsedTable  *t = arg;
+
+	if (t->store == store)
+		t->store = 0;
+}
+
+static bool
+still_waits(const UsedTable *table)
+{
+	UsedTable	search = *table;
+
+	txn_all_kept_visit_stores(MyDatabaseId, compare_store, &search);
+	return search.store == 0;
+}
+
+/* Before a statement, while catalogs are as they were; NIL in almost all cases. */
 List *
-continuation_waiting_relations(void)
+continuation_waiting_tables(void)
 {
 	List	   *stores = NIL;
 
 	if (likely(!txn_any_kept_waits()) || !IsTransactionState())
 		return NIL;
 	txn_all_kept_visit_stores(MyDatabaseId, collect_store, &stores);
-	return relations_of(stores);
+	return tables_of(stores);
 }
 
 /*
@@ -436,29 +469,35 @@ continuation_waiting_relations(void)
  * tables first.
  */
 void
-continuation_check_locks(List *relations)
+continuation_check_locks(List *tables)
 {
 	static const LOCKMODE modes[] = {ShareLock, ShareRowExclusiveLock, ExclusiveLock, AccessExclusiveLock};
 	ListCell   *lc;
 
 	if (!IsTransactionState())
 		return;
-	foreach(lc, relations)
+	foreach(lc, tables)
 	{
+		const UsedTable *table = lfirst(lc);
+		bool		held = false;
+		const char *name;
+
 		for (int i = 0; i < (int) lengthof(modes); i++)
 		{
 			LOCKTAG		tag;
 
-			SET_LOCKTAG_RELATION(tag, MyDatabaseId, lfirst_oid(lc));
-			if (compat_lock_held_by_me(&tag, modes[i]) &&
-				list_member_oid(continuation_waiting_relations(), lfirst_oid(lc)))
-				ereport(ERROR,
-						(errcode(ERRCODE_OBJECT_IN_USE),
-						 get_rel_name(lfirst_oid(lc)) == NULL ?
-						 errmsg("table %u is used by a kept transaction that waits to be resumed", lfirst_oid(lc)) :
-						 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed", get_rel_name(lfirst_oid(lc))),
-						 errhint("Try again when it was resumed or rolled back; see sofort.transactions.")));
+			SET_LOCKTAG_RELATION(tag, MyDatabaseId, table->relid);
+			held |= compat_lock_held_by_me(&tag, modes[i]);
 		}
+		if (!held || !still_waits(table))
+			continue;
+		name = get_rel_name(table->relid);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 name == NULL ?
+				 errmsg("a table is used by a kept transaction that waits to be resumed") :
+				 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed", name),
+				 errhint("Try again when it was resumed or rolled back; see sofort.transactions.")));
 	}
 }
 

@@ -177,7 +177,7 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Oid			dropping = InvalidOid;
 
 	keepable_utility(stmt);
-	waiting = ends_transaction ? NIL : continuation_waiting_relations();
+	waiting = ends_transaction ? NIL : continuation_waiting_tables();
 	if (!ends_transaction)
 		continuation_enter();
 	if (read_only && changes_statement(stmt))

@@ -171,8 +171,8 @@ extern void continuation_abort_sub(void);
 extern void continuation_end_of_xact(void);
 
 /* 55006 for what a kept transaction that waits would have kept out. */
-extern List *continuation_waiting_relations(void);
-extern void continuation_check_locks(List *relations);
+extern List *continuation_waiting_tables(void);
+extern void continuation_check_locks(List *tables);
 extern void continuation_check_database(const char *name);
 
 #endif							/* SOFORT_EXEC_INTERNAL_H */

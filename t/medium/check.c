@@ -339,6 +339,13 @@ vacuum_all(void)
 	return ok;
 }
 
+/* A transaction that is kept has exactly its finished statements. */
+static bool
+check_kept(void)
+{
+	return ask("BEGIN", NULL) && ask("SELECT chk.kept()", "") && ask("ROLLBACK", NULL);
+}
+
 /* Every table can be written and vacuumed, and all space comes back. */
 static bool
 check_use(const char **state)
@@ -387,7 +394,7 @@ check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 		ok = complain("the server does not start", server_log_tail());
 	else
 	{
-		ok = check_contents(cut, state) && ask("SELECT chk.problems()", "") &&
+		ok = check_kept() && check_contents(cut, state) && ask("SELECT chk.problems()", "") &&
 			(!deep || check_use(state));
 		if (!server_running())
 			ok = complain("the server died", server_log_tail());

@@ -104,3 +104,30 @@ BEGIN
     SELECT count(*) || '/' || md5(coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '')) INTO two FROM heap_many t WHERE who = w;
     RETURN one || ' heap ' || two;
 END $$;
+
+-- Goes on with the kept transaction of workloads/kept.sql, if there is one: the
+-- rows are a function of the number of its finished statements.
+CREATE FUNCTION chk.kept() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    done bigint := sofort_test.resume_waiting();
+    found text;
+    expected text;
+BEGIN
+    IF done IS NULL THEN
+        RETURN '';
+    END IF;
+    SELECT string_agg(step || ':' || v || ':' || length(t), ' ' ORDER BY step) INTO found FROM kt;
+    SELECT string_agg(step || ':' || step + (step < done)::int || ':' || step * 30, ' ' ORDER BY step) INTO expected
+        FROM generate_series(greatest(done - 2, 1), done) step;
+    IF found IS DISTINCT FROM expected OR (SELECT n FROM kt_total) <> done THEN
+        RETURN format('%s statements are finished, total is %s, rows are %s, should be %s', done, (SELECT n FROM kt_total), found, expected);
+    END IF;
+    -- and goes on
+    INSERT INTO kt VALUES (done + 1, 0, '');
+    UPDATE kt_total SET n = -1;
+    DELETE FROM kt WHERE step <= done;
+    IF (SELECT count(*) FROM kt) <> 1 THEN
+        RETURN 'it cannot go on';
+    END IF;
+    RETURN '';
+END $$;
