@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	6
+#define SOFORT_LAYOUT_VERSION	7
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
