@@ -75,9 +75,9 @@ CREATE FUNCTION workload_records()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_workload_records' LANGUAGE C STRICT;
 COMMENT ON FUNCTION workload_records() IS 'kinds of statements that are known, in all databases';
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;
-
 CREATE FUNCTION resume_waiting()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_resume_waiting' LANGUAGE C;
 COMMENT ON FUNCTION resume_waiting() IS
     'goes on with some kept transaction that waits, in a transaction that has changed nothing; returns how many of its statements are finished, or null';
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;
