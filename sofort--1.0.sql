@@ -388,6 +388,14 @@ REVOKE EXECUTE ON FUNCTION verify_pool() FROM PUBLIC;
 COMMENT ON FUNCTION verify_pool() IS
     'checks the structures of the pool; no row when clean; not for PUBLIC';
 
+CREATE FUNCTION backup(path text, OUT restore_point text, OUT lsn pg_lsn, OUT bytes bigint,
+    OUT commits_held_ms double precision)
+AS 'MODULE_PATHNAME', 'sofort_backup'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION backup(text) FROM PUBLIC;
+COMMENT ON FUNCTION backup(text) IS
+    'copies the pool to a new file of the server, for a base backup restored to that restore point; for superusers';
+
 CREATE FUNCTION create_pool()
 RETURNS void
 AS 'MODULE_PATHNAME', 'sofort_create_pool'

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * verify.c
- *	  sofort.verify(), sofort.verify_pool(), sofort.create_pool().
+ *	  sofort.verify(), verify_pool(), create_pool(), backup().
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -25,11 +26,13 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/pg_lsn.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(sofort_verify);
 PG_FUNCTION_INFO_V1(sofort_verify_pool);
 PG_FUNCTION_INFO_V1(sofort_create_pool);
+PG_FUNCTION_INFO_V1(sofort_backup);
 
 typedef struct Findings
 {
@@ -157,4 +160,30 @@ sofort_create_pool(PG_FUNCTION_ARGS)
 	PreventCommandDuringRecovery("sofort.create_pool()");
 	pool_create_anew();
 	PG_RETURN_VOID();
+}
+
+/*
+ * A copy of the pool for a base backup: README.md, "Backup".  The server
+ * writes it, wherever it may, but only to a new file; so superusers only.
+ */
+Datum
+sofort_backup(PG_FUNCTION_ARGS)
+{
+	PmBackup	backup = {.path = text_to_cstring(PG_GETARG_TEXT_PP(0))};
+	TupleDesc	tupdesc;
+	Datum		values[4];
+	bool		nulls[4] = {0};
+
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to back up the sofort pool")));
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	pool_backup(&backup);
+	values[0] = CStringGetTextDatum(backup.restore_point);
+	values[1] = LSNGetDatum(backup.lsn);
+	values[2] = Int64GetDatum((int64) backup.bytes);
+	values[3] = Float8GetDatum(backup.held_ms);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls)));
 }

@@ -47,7 +47,10 @@ epoch_startup(void)
 	pg_atomic_init_u64(&pm_shared->epoch, 1);
 	pg_atomic_init_u64(&pm_shared->epoch_passed, 1);
 	for (i = 0; i < pm_shared->nepochs; i++)
+	{
 		pg_atomic_init_u64(&pm_epochs[i].epoch, 0);
+		pm_epochs[i].draining = 0;
+	}
 	depth = 0;
 	my_slot = NULL;
 }

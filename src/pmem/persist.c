@@ -168,6 +168,36 @@ persist_configure(PmMedium m, int fd, char *base, uint64 size)
 	return true;
 }
 
+/* ---- backups ---- */
+
+/*
+ * Around all that makes something durable: no backup begins its last pass until
+ * we leave, and while it runs we wait.  The fence between the two accesses is the
+ * backup's (barrier_everywhere() in backup.c).
+ */
+static inline void
+enter_drain(void)
+{
+	volatile uint32 *mine = &pm_epochs[pm_process_number()].draining;
+
+	for (;;)
+	{
+		*mine = 1;
+		pg_compiler_barrier();
+		if (likely(!pm_shared->backup_hold))
+			return;
+		*mine = 0;
+		backup_wait();
+	}
+}
+
+static inline void
+leave_drain(void)
+{
+	pg_write_barrier();
+	pm_epochs[pm_process_number()].draining = 0;
+}
+
 /* ---- lines ---- */
 
 /* A line that is written again from here on needs another write-back. */
@@ -221,6 +251,9 @@ pm_flush(const void *addr, Size len)
 
 	if (len == 0)
 		return;
+	pg_compiler_barrier();
+	if (unlikely(pm_shared->backup_tracking))
+		backup_note_flush(addr, len);
 	for (; line < end; line += PM_LINE)
 	{
 		uintptr_t  *slot = &recent[(line / PM_LINE) % RECENT_SLOTS];
@@ -260,20 +293,24 @@ pm_drain(void)
 	{
 		if (npending == 0 && !redo_unsynced())
 			return;
+		enter_drain();
 		if (npending > 0)
 			redo_write_lines(pending, npending, NULL, 0, true);
 		else
 			redo_sync();
 		forget_pending();
 		count_drain();
+		leave_drain();
 		return;
 	}
 	if (npending > 0)
 		write_back_pending();
 	if (!fence_due)
 		return;
+	enter_drain();
 	_mm_sfence();
 	count_drain();
+	leave_drain();
 }
 
 /* ---- publishing ---- */
@@ -295,9 +332,13 @@ pm_publish8(uint64 *addr, uint64 value)
 	}
 	pm_flush(addr, sizeof(uint64));
 	pg_write_barrier();
+	enter_drain();
 	redo_write_lines(pending, npending, addr, value, true);
+	if (unlikely(pm_shared->backup_tracking))
+		backup_note_flush(addr, sizeof(uint64));	/* it was stored after the flush */
 	forget_pending();
 	count_drain();
+	leave_drain();
 }
 
 /* ---- copies past the cache ---- */
@@ -345,6 +386,8 @@ pm_copy_nodrain(void *dst, const void *src, Size len)
 		_mm_stream_si128((__m128i *) (to + 48), d);
 	}
 	fence_due = true;
+	if (unlikely(pm_shared->backup_tracking))
+		backup_note_flush(dst, (Size) (to - (char *) dst));
 	memcpy(to, from, len);
 	pm_flush(to, len);
 }
@@ -377,6 +420,8 @@ pm_zero_nodrain(void *dst, Size len)
 		_mm_stream_si128((__m128i *) (to + 48), zero);
 	}
 	fence_due = true;
+	if (unlikely(pm_shared->backup_tracking))
+		backup_note_flush(dst, (Size) (to - (char *) dst));
 	memset(to, 0, len);
 	pm_flush(to, len);
 }

@@ -58,7 +58,8 @@ typedef struct SlabBucket
 typedef struct EpochSlot
 {
 	pg_atomic_uint64 epoch;		/* 0 = in none */
-	char		pad[PM_LINE - sizeof(pg_atomic_uint64)];
+	volatile uint32 draining;	/* backup.c; of the process, too */
+	char		pad[PM_LINE - sizeof(pg_atomic_uint64) - sizeof(uint32)];
 } EpochSlot;
 
 #define PM_REASON_BYTES		1024
@@ -76,6 +77,13 @@ typedef struct PmShared
 	uint64		life;
 	StoreId		first_store_of_life;
 	bool		missing;		/* pool_create_anew() is the remedy */
+	bool		restoring;		/* the pool is a copy, and recovery has to reach
+								 * its point */
+
+	/* backup.c */
+	volatile bool backup_tracking;	/* flushes are noted */
+	volatile bool backup_hold;	/* drains wait */
+	uint32		backup_pid;		/* who makes one; atomic */
 
 	LWLock	   *segment_lock;	/* bitmap, hints, used, words_prepared */
 	LWLock	   *control_lock;	/* control file, high-water mark, store ids */
@@ -152,8 +160,11 @@ typedef enum ControlState
 {
 	CONTROL_CREATING = 1,		/* the pool is being made: nothing ran on it */
 	CONTROL_READY = 2,
-	CONTROL_RESTORED = 3		/* this data directory is a copy: base backup,
+	CONTROL_RESTORED = 3,		/* this data directory is a copy: base backup,
 								 * standby, point-in-time recovery */
+	CONTROL_RESTORING = 4,		/* the same, with a copy of the pool, not
+								 * recovered yet */
+	CONTROL_ADOPTED = 5			/* recovered to the point of that copy */
 } ControlState;
 
 typedef struct PoolControl
@@ -177,6 +188,12 @@ extern bool control_read(PoolControl *control, bool *exists, PoolRefusal *why);
 extern bool control_write(const PoolControl *control, int elevel);
 extern void control_init(PoolControl *control);
 extern const char *control_file(void);
+
+/* backup.c */
+extern Size backup_shmem_size(void);
+extern void backup_init_shared(void *p);
+extern void backup_note_flush(const void *addr, Size len);
+extern void backup_wait(void);
 
 /* redo.c, redo_recover.c: medium msync */
 #define REDO_CHUNK_BYTES	65536

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ Size
 pool_shmem_size(void)
 {
 	return add_size(add_size(add_size(sizeof(PmShared) + PM_LINE, BITMAP_BYTES),
-							 epoch_shmem_size()), redo_shmem_size());
+							 epoch_shmem_size() + backup_shmem_size()), redo_shmem_size());
 }
 
 int
@@ -70,6 +71,8 @@ make_shared(void)
 	pm_epochs = (EpochSlot *) p;
 	pm_bitmap = (uint64 *) (p + epoch_shmem_size());
 	p += epoch_shmem_size() + BITMAP_BYTES;
+	backup_init_shared(p);
+	p += backup_shmem_size();
 	if (found)
 		return false;
 
@@ -97,6 +100,37 @@ is_restored_copy(void)
 {
 	return access("standby.signal", F_OK) == 0 || access("recovery.signal", F_OK) == 0 ||
 		access("backup_label", F_OK) == 0;
+}
+
+/*
+ * A restored data directory with a copy that sofort.backup() made: it is opened,
+ * and the end of recovery will tell whether the two are of the same moment
+ * (pool_check_restored()).  False: there is none.
+ */
+static bool
+adopt_copy(PoolControl *control, bool have_control)
+{
+	PoolSuperblock super;
+	bool		readable;
+	int			fd;
+
+	if (!have_control || control->superblock_offset == 0 || access("standby.signal", F_OK) == 0)
+		return false;
+	fd = open(pm_pool_file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	readable = pread(fd, &super, sizeof(super), (off_t) control->superblock_offset) == sizeof(super);
+	close(fd);
+	if (!readable || super.magic != SOFORT_POOL_MAGIC ||
+		super.layout_version != SOFORT_LAYOUT_VERSION || (super.flags & SUPERBLOCK_BACKUP) == 0 ||
+		super.identity.system_identifier != GetSystemIdentifier() ||
+		memcmp(super.identity.pool_id, control->pool_id, sizeof(control->pool_id)) != 0)
+		return false;
+	control->state = CONTROL_RESTORING;
+	control->life = super.life;
+	control->hw_sequence = super.hw_sequence;
+	control->hw_xid = super.hw_xid;
+	return control_write(control, LOG);
 }
 
 /* Remembered, so that it is not forgotten when the signal file goes. */
@@ -182,7 +216,8 @@ open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 static bool
 file_superblock(PoolControl *control, PoolRefusal *why)
 {
-	control->state = CONTROL_READY;
+	if (control->state == CONTROL_CREATING)
+		control->state = CONTROL_READY;
 	control->superblock_offset = (uint64) ((char *) PoolSuper - PoolBase);
 	control->life = PoolSuper->life;
 	control->hw_sequence = PoolSuper->hw_sequence;
@@ -237,7 +272,16 @@ start_pool(PoolRefusal *why)
 	if (!control_read(&control, &have_control, why))
 		return false;
 	if (is_restored_copy())
-		return refuse_restored(&control, have_control, why);
+	{
+		if (!adopt_copy(&control, have_control))
+			return refuse_restored(&control, have_control, why);
+		pm_shared->restoring = true;
+	}
+	else if (have_control && control.state == CONTROL_RESTORING)
+		return pool_refuse(why, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						   "Restore the base backup and the copy of the pool again, and let recovery end.",
+						   "Recovery to the point of the pool's copy was not finished.",
+						   "the data directory \"%s\" is not restored completely", DataDir);
 	if (PoolBase == NULL)
 	{
 		if (!open_pool(&control, have_control, why))
@@ -284,6 +328,69 @@ pool_log_start(double ms)
 	if (medium == PM_MEDIUM_PROCESS)
 		ereport(WARNING,
 				(errmsg("sofort.durability is \"process\": sofort tables do not survive power loss or a crash of the operating system")));
+	if (pm_shared->restoring)
+		pool_declare_unavailable(ERRCODE_READ_ONLY_SQL_TRANSACTION,
+								 "cannot use sofort relations during recovery",
+								 "The pool is a copy; the server recovers to the moment at which it was made.",
+								 NULL);
+}
+
+/* ---- restoring ---- */
+
+void
+pool_check_restored(XLogRecPtr replayed, TimeLineID timeline)
+{
+	PoolControl control;
+	PoolRefusal why;
+	bool		exists;
+	bool		same;
+
+	if (pm_shared == NULL || !pm_shared->restoring || PoolBase == NULL)
+		return;
+	memset(&why, 0, sizeof(why));
+	same = replayed == PoolSuper->backup_lsn && timeline == PoolSuper->backup_timeline;
+	if (!control_read(&control, &exists, &why) || !exists)
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR), errmsg("could not read file \"%s\"", control_file())));
+	control.state = same ? CONTROL_ADOPTED : CONTROL_RESTORED;
+	(void) control_write(&control, ERROR);
+	if (same)
+	{
+		pg_write_barrier();
+		pm_shared->status = POOL_READY;
+		ereport(LOG,
+				(errmsg("sofort pool \"%s\" and data directory are restored to the same point, %X/%X",
+						pm_pool_file, LSN_FORMAT_ARGS(replayed))));
+		return;
+	}
+	pool_declare_unavailable(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							 psprintf("sofort pool \"%s\" and data directory are not restored to the same point", pm_pool_file),
+							 psprintf("Recovery of the data directory ended at %X/%X on timeline %u, the pool was copied at %X/%X on timeline %u.",
+									  LSN_FORMAT_ARGS(replayed), timeline,
+									  LSN_FORMAT_ARGS((XLogRecPtr) PoolSuper->backup_lsn),
+									  (TimeLineID) PoolSuper->backup_timeline),
+							 "Restore the base backup and the copy of the pool again, with recovery_target_name as sofort.backup() returned it.");
+}
+
+void
+pool_finish_restore(void)
+{
+	PoolControl control;
+	PoolRefusal why;
+	bool		exists;
+
+	if (likely((PoolSuper->flags & SUPERBLOCK_BACKUP) == 0))
+		return;
+	memset(&why, 0, sizeof(why));
+	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
+	if (!control_read(&control, &exists, &why) || !exists || control.state != CONTROL_ADOPTED)
+		elog(ERROR, "sofort pool is a copy, but \"%s\" does not say so", control_file());
+
+	/* flag, then file: a copy without the flag is an ordinary pool */
+	set_flags(PoolSuper->flags & ~SUPERBLOCK_BACKUP);
+	control.state = CONTROL_READY;
+	(void) control_write(&control, ERROR);
+	LWLockRelease(pm_shared->control_lock);
 }
 
 void
@@ -332,7 +439,13 @@ void
 pool_require(void)
 {
 	if (likely(pm_shared != NULL && pm_shared->status == POOL_READY))
+	{
+		if (unlikely(pm_shared->restoring && RecoveryInProgress()))
+			ereport(ERROR,
+					(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+					 errmsg("cannot use sofort relations during recovery")));
 		return;
+	}
 	if (pm_shared == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -103,6 +103,12 @@ pool_check_superblock(const PoolSuperblock *super, const PoolControl *control, P
 						   "The pool ids in both files differ.",
 						   "sofort pool \"%s\" is not the one that \"%s\" names",
 						   pm_pool_file, control_file());
+	if ((super->flags & SUPERBLOCK_BACKUP) != 0 &&
+		control->state != CONTROL_RESTORING && control->state != CONTROL_ADOPTED)
+		return pool_refuse(why, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						   "Restore a base backup up to the restore point that sofort.backup() returned, or put the server's own pool back.",
+						   "The data directory was not restored to the moment at which the copy was made.",
+						   "sofort pool \"%s\" is a copy made by sofort.backup()", pm_pool_file);
 	return true;
 }
 

@@ -524,7 +524,7 @@ sofort_redo_worker(Datum arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
-	if (pm_medium() != PM_MEDIUM_MSYNC)
+	if (!persist_logs())
 		proc_exit(0);			/* and not again */
 	redo->worker = my_proc_number();
 	while (!ShutdownRequestPending)

@@ -397,6 +397,7 @@ txn_resolve_leftovers(void)
 	if (TxnShmem->leftovers && !TxnShmem->resolved)
 	{
 		wal_check_redo();
+		pool_finish_restore();
 		check_ids();
 		mark_commit_log();
 		txn_recovering = true;

@@ -21,6 +21,7 @@
 #include "access/xlog_internal.h"
 #include "access/xloginsert.h"
 #include "access/xlogreader.h"
+#include "access/xlogrecovery.h"
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -135,6 +136,16 @@ sofort_identify(uint8 info)
 	return NULL;
 }
 
+/* At the end of redo, in the startup process */
+static void
+sofort_cleanup(void)
+{
+	TimeLineID	timeline;
+	XLogRecPtr	replayed = GetXLogReplayRecPtr(&timeline);
+
+	pool_check_restored(replayed, timeline);
+}
+
 void
 wal_init(void)
 {
@@ -143,6 +154,7 @@ wal_init(void)
 		.rm_redo = sofort_redo,
 		.rm_desc = sofort_desc,
 		.rm_identify = sofort_identify,
+		.rm_cleanup = sofort_cleanup,
 	};
 
 	RegisterCustomRmgr(SOFORT_RMGR_ID, &rmgr);

@@ -141,6 +141,9 @@ typedef struct PmVector
 #define SUPERBLOCK_FRESH		0x4 /* no high-water mark was raised in this pool
 									 * yet: it holds no xid */
 
+#define SUPERBLOCK_BACKUP		0x8 /* a copy by sofort.backup(): only for a data
+									 * directory restored to backup_lsn */
+
 typedef struct PoolSuperblock
 {
 	uint64		magic;
@@ -159,7 +162,9 @@ typedef struct PoolSuperblock
 	uint64		next_store_id;	/* ids below were handed out */
 	uint64		hw_filed;		/* while SUPERBLOCK_MARK_PENDING: the control
 								 * file holds this or hw_sequence */
-	uint64		pad1[3];
+	uint64		backup_lsn;		/* of a copy: end of the restore point's record */
+	uint64		backup_timeline;
+	uint64		pad1[1];
 
 	PmVector	stores;			/* of PMPtr to StoreHeader; 0 = free entry */
 	PmVector	intents;		/* of AllocIntents, two per process */

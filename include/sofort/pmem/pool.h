@@ -8,6 +8,7 @@
 #ifndef SOFORT_PMEM_POOL_H
 #define SOFORT_PMEM_POOL_H
 
+#include "access/xlog_internal.h"
 #include "sofort/pmem/layout.h"
 
 /* GUCs (defined in src/sofort.c) */
@@ -99,6 +100,28 @@ extern void pool_raise_high_water(uint64 sequence, uint64 hw_xid);
 
 /* A new store id, durable before it is returned. */
 extern StoreId pool_next_store_id(void);
+
+/* A backup: path is given, the rest is told. */
+typedef struct PmBackup
+{
+	const char *path;			/* of the copy; must not exist */
+	char		restore_point[MAXFNAMELEN];
+	XLogRecPtr	lsn;			/* end of its record */
+	TimeLineID	timeline;
+	uint64		bytes;			/* written */
+	double		held_ms;		/* so long drains waited */
+} PmBackup;
+
+/* Copy the pool while others go on; see README.md, "Backup".  Raises errors. */
+extern void pool_backup(PmBackup *result);
+
+/*
+ * Restoring.  pool_check_restored(): in the startup process, at the end of redo:
+ * was the data directory restored to exactly the pool's point?  pool_finish_restore():
+ * by the first who uses the pool after recovery.
+ */
+extern void pool_check_restored(XLogRecPtr replayed, TimeLineID timeline);
+extern void pool_finish_restore(void);
 
 /* Numbers for sofort.pool */
 typedef struct PoolUsage
