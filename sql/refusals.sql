@@ -74,7 +74,6 @@ SET search_path = reg_refusals;
 ALTER DATABASE s_tmpl SET TABLESPACE pg_global;
 SET allow_in_place_tablespaces = true;
 CREATE TABLESPACE s_dbspace LOCATION '';
-ALTER DATABASE s_tmpl SET TABLESPACE s_dbspace;
 SELECT stores AS before FROM sofort.pool \gset
 DROP DATABASE s_tmpl;
 SELECT stores - :before AS stores_dropped FROM sofort.pool;

@@ -6,6 +6,7 @@ SET jit = off;
 SET allow_in_place_tablespaces = true;
 CREATE TABLESPACE s_space LOCATION '';
 CREATE TABLESPACE s_other LOCATION '';
+CREATE TABLESPACE s_third LOCATION '';
 CREATE DATABASE s_tmpl TABLESPACE s_space;
 \c s_tmpl
 SET client_min_messages = warning;
@@ -97,12 +98,44 @@ SELECT count(*) FROM pg_class r JOIN pg_am am ON am.oid = relam, sofort.verify(r
 \c s_copy
 CALL look();
 DROP TABLE t;
+-- ALTER DATABASE SET TABLESPACE
+CREATE UNLOGGED TABLE gone (i int PRIMARY KEY) TABLESPACE s_other;
+\c :db
+ALTER DATABASE s_copy SET TABLESPACE s_other;
+ALTER DATABASE s_copy SET TABLESPACE s_third;
+\c s_copy
+CALL look();
+SELECT index, placement, status FROM sofort.indexes WHERE index::text IN ('churn_pool', 'churn_half') ORDER BY 1;
+DROP TABLE gone;
+UPDATE t SET n = -n WHERE id < 100;
+CREATE TABLE made (i int PRIMARY KEY, t text);
+INSERT INTO made SELECT i, 'made' FROM generate_series(1, 10) i;
+ALTER TABLE elsewhere SET TABLESPACE s_third;
+ALTER TABLE hot SET TABLESPACE s_other;
+ALTER INDEX churn_pool SET TABLESPACE s_other;
+VACUUM;
+\c :db
+ALTER DATABASE s_copy SET TABLESPACE s_space;
+CREATE DATABASE s_again TEMPLATE s_copy;
+\c s_again
+CALL look();
+SELECT count(*), min(n) FROM t WHERE id < 100;
+SELECT * FROM made WHERE i = 7;
+INSERT INTO made VALUES (7, 'twice');
+TRUNCATE made, hot;
+VACUUM;
+\c s_copy
+CALL look();
+SELECT * FROM made WHERE i = 7;
+SELECT count(*) FROM hot;
 \c s_tmpl
 CALL look();
 \c :db
 SELECT * FROM sofort.verify_pool();
 DROP DATABASE s_copy;
+DROP DATABASE s_again;
 DROP DATABASE s_files;
 DROP DATABASE s_tmpl;
 DROP TABLESPACE s_space;
 DROP TABLESPACE s_other;
+DROP TABLESPACE s_third;

@@ -1,14 +1,16 @@
 # CREATE DATABASE ... TEMPLATE with sofort tables: the copy is whole or absent,
 # and so are its stores, wherever the server is killed; the copy survives a crash
-# of its own.
+# of its own.  ALTER DATABASE SET TABLESPACE.
 use strict;
 use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
+use IPC::Run;
 use PostgreSQL::Test::Utils;
 use SofortNode;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $node = SofortNode->new('template');
 $node->init(conf => ['autovacuum = off']);
@@ -59,6 +61,29 @@ is($node->safe_psql('original', $look), $crashed, 'the template has not changed'
 is($node->safe_psql('copy', q{SELECT count(*), count(*) FILTER (WHERE few = 'changed') FROM t}), '2770|93', 'its copy has');
 $node->safe_psql('postgres', 'DROP DATABASE original');
 is($node->safe_psql('copy', q{SELECT count(*), count(*) FILTER (WHERE few = 'changed') FROM t; SELECT count(*) FROM sofort.verify('t')}), "2770|93\n0", 'and needs it no more');
+is($node->verify_problems, '', 'verify');
+
+# moved to another tablespace, and killed meanwhile or afterwards
+my $was = $node->safe_psql('copy', $look);
+foreach my $round (1 .. 4)
+{
+	my $place = $node->basedir . "/space$round";
+	mkdir $place;
+	$node->safe_psql('postgres', "CREATE TABLESPACE space$round LOCATION '$place'");
+	my $session = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', "ALTER DATABASE copy SET TABLESPACE space$round" ],
+		'<', \undef, '>', \my $out, '2>', \my $err);
+	if ($round < 4) { usleep($round * 50_000); $node->kill9; $session->finish; }
+	else { ok($session->finish, 'moved'); $node->kill9; }
+	$node->start;
+	my $space = $node->safe_psql('postgres', q{SELECT spcname FROM pg_database d JOIN pg_tablespace s ON s.oid = dattablespace WHERE datname = 'copy'});
+	is($space, 'space4', 'it is there') if $round == 4;
+	is($node->safe_psql('copy', $look), $was, "killed while it is moved, now in $space");
+	$node->safe_psql('copy', 'VACUUM');
+	is($node->safe_psql('postgres', 'SELECT stores FROM sofort.pool'), $tables, 'stores');
+}
+$node->safe_psql('copy', q{INSERT INTO t VALUES (50000, 'few', 'long')});
+$node->restart;
+is($node->safe_psql('copy', q{SELECT long FROM t WHERE id = 50000}), 'long', 'it is used there');
 is($node->verify_problems, '', 'verify');
 
 $node->stop;

@@ -130,7 +130,7 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 			break;
 		case T_AlterDatabaseStmt:
 			clear_database_of_workers(stmt);
-			refuse_alter_database_tablespace(castNode(AlterDatabaseStmt, stmt));
+			database_before_alter(castNode(AlterDatabaseStmt, stmt));
 			break;
 		case T_TransactionStmt:
 			if (castNode(TransactionStmt, stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||

@@ -65,14 +65,16 @@ extern void index_set_options(Oid index, Datum options);
 
 /* 0A000 for what this version does not support. */
 extern void refuse_publication(List *objects);
-extern void refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt);
 
-/* ---- template.c ---- */
+/* ---- database.c ---- */
 
 /* CREATE DATABASE: remembers the template; copied from once it is locked. */
 extern void template_begin(const CreatedbStmt *stmt);
 extern void template_copy(Oid new_db);
 extern void template_end(void);
+
+/* ALTER DATABASE SET TABLESPACE: its indexes in DRAM are forgotten. */
+extern void database_before_alter(const AlterDatabaseStmt *stmt);
 
 /* ---- temporary.c ---- */
 

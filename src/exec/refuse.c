@@ -10,15 +10,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
-#include "commands/defrem.h"
-#include "miscadmin.h"
-#include "sofort/compat/ddl.h"
-#include "sofort/recovery/recovery.h"
-#include "sofort/store/store.h"
-#include "storage/lmgr.h"
-#include "storage/procarray.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
@@ -62,43 +53,4 @@ refuse_publication(List *objects)
 					 errdetail("Changes of sofort tables are not in the WAL, so logical replication cannot send them."),
 					 errhint("Use heap for tables that are to be replicated.")));
 	}
-}
-
-/*
- * ALTER DATABASE SET TABLESPACE moves files and changes the locators of all
- * relations in the default tablespace.  Locks out new connections first, so
- * that the answer stays true; with others connected the command fails anyway.
- */
-void
-refuse_alter_database_tablespace(const AlterDatabaseStmt *stmt)
-{
-	bool		moves = false;
-	uint64		nstores = 0;
-	int			nbackends;
-	int			nprepared;
-	Oid			db;
-	ListCell   *lc;
-
-	foreach(lc, stmt->options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
-			moves = true;
-	if (!moves)
-		return;
-	db = get_database_oid(stmt->dbname, true);
-	if (!OidIsValid(db) || !compat_owns_database(db, GetUserId()) || db == MyDatabaseId)
-		return;					/* the command itself reports that */
-
-	LockSharedObject(DatabaseRelationId, db, 0, AccessExclusiveLock);
-	if (get_database_oid(stmt->dbname, true) != db ||
-		CountOtherDBBackends(db, &nbackends, &nprepared))
-		return;					/* likewise */
-	if (store_database_in_use(db, &nstores))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot change the tablespace of database \"%s\" because it contains sofort tables",
-						stmt->dbname),
-				 errdetail_plural("The pool holds the data of " UINT64_FORMAT " table of this database.",
-								  "The pool holds the data of " UINT64_FORMAT " tables of this database.",
-								  (unsigned long) nstores, nstores),
-				 errhint("Move its tables and indexes with ALTER TABLE ... SET TABLESPACE.")));
 }

@@ -488,7 +488,7 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 		remember(DROP_ON_COMMIT, &former[i]);
 
 	/* those in the pool may not have been used in this life */
-	in_pool = store_trees_of(index_oid, locator_db(current), &n);
+	in_pool = store_trees_of(index_oid, &n);
 	for (i = 0; i < n; i++)
 		if (memcmp(&in_pool[i], current, sizeof(*current)) != 0)
 			remember(DROP_ON_COMMIT, &in_pool[i]);
@@ -552,6 +552,15 @@ registry_hook_drop_database(Oid db_oid)
 	memset(&locator, 0, sizeof(locator));
 	locator_db(&locator) = db_oid;
 	remember(DROP_DATABASE_ON_COMMIT, &locator);
+}
+
+void
+indexam_forget_database(Oid db_oid)
+{
+	if (!registry_in_use())
+		return;
+	(void) registry_table();
+	drop_database(db_oid);
 }
 
 /*

@@ -329,14 +329,14 @@ static bool
 is_table_of(void *arg, const StoreNode *node)
 {
 	return (node->header->flags & STORE_TREE) == 0 &&
-		locator_db(&node->locator) == *(Oid *) arg;
+		locator_db(&node->key) == *(Oid *) arg;
 }
 
 /* The write set names the copy before it exists. */
 static void
-clone_for(const StoreNode *source, const RelFileLocator *locator)
+clone_for(const StoreHeader *source, const RelFileLocator *key)
 {
-	StoreNode  *stale = registry_find_locator(locator);
+	StoreNode  *stale = registry_find_locator(key);
 	StoreId		id;
 
 	/* the database did not exist a moment ago: nobody owns this one */
@@ -345,14 +345,13 @@ clone_for(const StoreNode *source, const RelFileLocator *locator)
 	txn_begin_write();
 	id = pool_next_store_id();
 	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
-	registry_add(id, locator, source->header->rel_oid,
-				 source->header->flags & (STORE_UNLOGGED | STORE_CHAINS_DIFFER),
-				 (int) source->header->columns.count);
-	clone_store(store_find_by_id(id), source->header);
+	registry_add(id, key, source->rel_oid, source->flags & (STORE_UNLOGGED | STORE_CHAINS_DIFFER),
+				 (int) source->columns.count);
+	clone_store(store_find_by_id(id), source);
 }
 
 void
-store_clone_database(Oid from_db, Oid from_spc, Oid to_db, Oid to_spc)
+store_clone_database(Oid from_db, Oid to_db)
 {
 	StoreId    *ids;
 	int			n;
@@ -365,16 +364,17 @@ store_clone_database(Oid from_db, Oid from_spc, Oid to_db, Oid to_spc)
 	for (i = 0; i < n; i++)
 	{
 		StoreNode  *source = registry_find_id(ids[i]);
-		RelFileLocator locator;
+		RelFileLocator key;
 
-		/* its relation's file is not copied either */
-		if (source == NULL || store_file_is_gone(&source->locator))
+		if (source == NULL)
 			continue;
-		locator = source->locator;
-		locator_db(&locator) = to_db;
-		if (locator_spc(&locator) == from_spc)
-			locator_spc(&locator) = to_spc;
-		clone_for(source, &locator);
+		key = source->key;
+		/* its relation's file is not copied either */
+		if (store_file_is_gone(key))
+			continue;
+		/* (in the default tablespace, which is not named, or in the same one) */
+		locator_db(&key) = to_db;
+		clone_for(source->header, &key);
 	}
 	if (ids != NULL)
 		pfree(ids);

@@ -9,10 +9,14 @@
 
 #include <sys/stat.h>
 
+#include "access/htup_details.h"
+#include "catalog/pg_database.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
+#include "storage/lmgr.h"
 #include "storage/smgr.h"
+#include "utils/syscache.h"
 
 /*
  * The write set names the store before it exists, so whatever a crash leaves is
@@ -90,13 +94,13 @@ is_tree_of(void *arg, const StoreNode *node)
 	const TreesOf *of = arg;
 
 	return (node->header->flags & STORE_TREE) && node->header->rel_oid == of->index_oid &&
-		locator_db(&node->locator) == of->db_oid;
+		locator_db(&node->key) == of->db_oid;
 }
 
 RelFileLocator *
-store_trees_of(Oid index_oid, Oid db_oid, int *n)
+store_trees_of(Oid index_oid, int *n)
 {
-	TreesOf		of = {.index_oid = index_oid, .db_oid = db_oid};
+	TreesOf		of = {.index_oid = index_oid, .db_oid = MyDatabaseId};
 	int			nids;
 	StoreId    *ids = registry_list(is_tree_of, &of, &nids);
 	RelFileLocator *locators = palloc((nids + 1) * sizeof(RelFileLocator));
@@ -107,8 +111,12 @@ store_trees_of(Oid index_oid, Oid db_oid, int *n)
 	{
 		StoreNode  *node = registry_find_id(ids[i]);
 
-		if (node != NULL)
-			locators[(*n)++] = node->locator;
+		if (node == NULL)
+			continue;
+		locators[*n] = node->key;
+		if (!OidIsValid(locator_spc(&node->key)))
+			locator_spc(&locators[*n]) = MyDatabaseTableSpace;
+		(*n)++;
 	}
 	if (ids != NULL)
 		pfree(ids);
@@ -136,12 +144,28 @@ is_old(void *arg, const StoreNode *node)
 	return !node->this_life;
 }
 
+/* Locked, so that the database stays there; InvalidOid: it does not exist. */
+static Oid
+lock_default_tablespace(Oid db_oid)
+{
+	HeapTuple	tuple;
+	Oid			spc_oid;
+
+	LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db_oid));
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	spc_oid = ((Form_pg_database) GETSTRUCT(tuple))->dattablespace;
+	ReleaseSysCache(tuple);
+	return spc_oid;
+}
+
 /*
  * No file, although the directory that would hold it is there.  (A tablespace
  * that is not mounted must not cost its data.)
  */
-bool
-store_file_is_gone(const RelFileLocator *locator)
+static bool
+file_is_gone(const RelFileLocator *locator)
 {
 	char	   *path = GetDatabasePath(locator_db(locator), locator_spc(locator));
 	struct stat st;
@@ -155,6 +179,25 @@ store_file_is_gone(const RelFileLocator *locator)
 	there = smgrexists(smgr, MAIN_FORKNUM);
 	smgrclose(smgr);
 	return !there;
+}
+
+/* The file of a key, perhaps in another database; in a transaction. */
+bool
+store_file_is_gone(RelFileLocator locator)
+{
+	bool		gone;
+
+	if (OidIsValid(locator_spc(&locator)))
+		return file_is_gone(&locator);
+	if (locator_db(&locator) == MyDatabaseId)
+	{
+		locator_spc(&locator) = MyDatabaseTableSpace;
+		return file_is_gone(&locator);
+	}
+	locator_spc(&locator) = lock_default_tablespace(locator_db(&locator));
+	gone = OidIsValid(locator_spc(&locator)) && file_is_gone(&locator);
+	UnlockSharedObject(DatabaseRelationId, locator_db(&locator), 0, AccessShareLock);
+	return gone;
 }
 
 int
@@ -171,13 +214,9 @@ store_collect_orphans(void)
 	for (i = 0; i < n; i++)
 	{
 		StoreNode  *node = registry_find_id(ids[i]);
-		RelFileLocator locator;
 
 		CHECK_FOR_INTERRUPTS();
-		if (node == NULL)
-			continue;
-		locator = node->locator;
-		if (store_file_is_gone(&locator))
+		if (node != NULL && store_file_is_gone(node->key))
 		{
 			/* perhaps COMMIT PREPARED has just removed it */
 			txn_resolve_prepared();

@@ -59,6 +59,20 @@ bucket_of_locator(const RelFileLocator *l)
 	return hash_bytes((const unsigned char *) l, sizeof(RelFileLocator)) % REGISTRY_BUCKETS;
 }
 
+/*
+ * The key of a file: stores in the default tablespace of their database do not
+ * name it, so that the database can be moved to another one.
+ */
+static RelFileLocator
+key_of(const RelFileLocator *locator)
+{
+	RelFileLocator key = *locator;
+
+	if (locator_db(&key) == MyDatabaseId && locator_spc(&key) == MyDatabaseTableSpace)
+		locator_spc(&key) = InvalidOid;
+	return key;
+}
+
 static inline bool
 same_locator(const RelFileLocator *a, const RelFileLocator *b)
 {
@@ -74,16 +88,16 @@ insert_node(StoreHeader *header, uint64 slot, bool this_life)
 	uint32		b;
 
 	node->id = header->id;
-	locator_spc(&node->locator) = header->spc_oid;
-	locator_db(&node->locator) = header->db_oid;
-	locator_number(&node->locator) = header->rel_number;
+	locator_spc(&node->key) = header->spc_oid;
+	locator_db(&node->key) = header->db_oid;
+	locator_number(&node->key) = header->rel_number;
 	node->header = header;
 	node->slot = slot;
 	node->this_life = this_life;
 	b = bucket_of_id(node->id);
 	node->next_by_id = Registry->by_id[b];
 	Registry->by_id[b] = node;
-	b = bucket_of_locator(&node->locator);
+	b = bucket_of_locator(&node->key);
 	node->next_by_locator = Registry->by_locator[b];
 	Registry->by_locator[b] = node;
 	Registry->nstores++;
@@ -99,7 +113,7 @@ remove_node(StoreNode *node)
 		p = &(*p)->next_by_id;
 	if (*p != NULL)
 		*p = node->next_by_id;
-	p = &Registry->by_locator[bucket_of_locator(&node->locator)];
+	p = &Registry->by_locator[bucket_of_locator(&node->key)];
 	while (*p != NULL && *p != node)
 		p = &(*p)->next_by_locator;
 	if (*p != NULL)
@@ -251,17 +265,19 @@ registry_find_id(StoreId id)
 	return node;
 }
 
+/* By the locator of a file of this database, or by a key of any. */
 StoreNode *
 registry_find_locator(const RelFileLocator *locator)
 {
+	RelFileLocator key = key_of(locator);
 	StoreNode  *node;
 
 	if (Registry == NULL)
 		return NULL;
 	LWLockAcquire(registry_lock(), LW_SHARED);
-	for (node = Registry->by_locator[bucket_of_locator(locator)]; node != NULL;
+	for (node = Registry->by_locator[bucket_of_locator(&key)]; node != NULL;
 		 node = node->next_by_locator)
-		if (same_locator(&node->locator, locator))
+		if (same_locator(&node->key, &key))
 			break;
 	LWLockRelease(registry_lock());
 	return node;
@@ -374,6 +390,7 @@ directory_slot(void)
 void
 registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flags, int natts)
 {
+	RelFileLocator key = key_of(locator);
 	PmReservation r;
 	StoreHeader *header;
 	uint64		i;
@@ -387,9 +404,9 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	header->magic = SOFORT_STORE_MAGIC;
 	header->state = STORE_LIVE;
 	header->id = id;
-	header->spc_oid = locator_spc(locator);
-	header->db_oid = locator_db(locator);
-	header->rel_number = locator_number(locator);
+	header->spc_oid = locator_spc(&key);
+	header->db_oid = locator_db(&key);
+	header->rel_number = locator_number(&key);
 	header->rel_oid = rel_oid;
 	header->flags = flags;
 	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
@@ -534,7 +551,7 @@ in_database(void *arg, const StoreNode *node)
 {
 	Oid			db = *(Oid *) arg;
 
-	return !OidIsValid(db) || locator_db(&node->locator) == db;
+	return !OidIsValid(db) || locator_db(&node->key) == db;
 }
 
 /* Of a table, that is: an index is nothing without its table. */

@@ -108,6 +108,12 @@ extern double indexam_cost_without(Relation index, double pages, double rows);
 /* Cost of rebuilding an index of such a table, in the same units */
 extern double indexam_cost_rebuild(double pages, double rows);
 
+/*
+ * Forget the indexes of a database that nobody is connected to, as a restart
+ * does: they are built, or opened in the pool, at their first use.
+ */
+extern void indexam_forget_database(Oid db_oid);
+
 /* ---- views and checks ---- */
 
 typedef struct IndexamStats

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	7
+#define SOFORT_LAYOUT_VERSION	8
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -368,7 +368,7 @@ typedef enum StoreState
 #define STORE_TREE_COMPLETE		UINT64CONST(16) /* else its build was cut short */
 
 /*
- * Store: the data of one relation file.  "locator" only finds it; everything
+ * Store: the data of one relation file.  Its locator only finds it; everything
  * else uses the id, which is never reused.  Of an index (STORE_TREE) "blocks"
  * holds the chunks of its tree; columns and shapes are not used.
  */
@@ -377,7 +377,7 @@ typedef struct StoreHeader
 	uint32		magic;
 	uint32		state;			/* StoreState */
 	StoreId		id;
-	Oid			spc_oid;
+	Oid			spc_oid;		/* 0: the default tablespace of its database */
 	Oid			db_oid;
 	Oid			rel_number;
 	Oid			rel_oid;		/* when created: for messages only */

@@ -174,8 +174,8 @@ extern StoreHeader *store_find_tree(const RelFileLocator *locator);
 /* Drop a store now; nobody uses it.  No error, no palloc; nothing if it is gone. */
 extern void store_drop_now(StoreId id);
 
-/* Locators of the trees that were made for an index; palloc'd. */
-extern RelFileLocator *store_trees_of(Oid index_oid, Oid db_oid, int *n);
+/* Locators of the trees that were made for an index of this database; palloc'd. */
+extern RelFileLocator *store_trees_of(Oid index_oid, int *n);
 
 /* relation_nontransactional_truncate: store made in this transaction, or ON
  * COMMIT DELETE ROWS.  Empties it at once. */
@@ -186,10 +186,9 @@ extern bool store_database_in_use(Oid db_oid, uint64 *nstores);
 
 /*
  * CREATE DATABASE: copies of all stores of a database that nobody is connected
- * to, for one that is being made.  Stores of the default tablespace go to the
- * new one's.
+ * to, for one that is being made.
  */
-extern void store_clone_database(Oid from_db, Oid from_spc, Oid to_db, Oid to_spc);
+extern void store_clone_database(Oid from_db, Oid to_db);
 
 /* Was it made since the server started? */
 extern bool store_is_new(const StoreHeader *store);

@@ -201,7 +201,7 @@ struct StoreShared
 typedef struct StoreNode
 {
 	StoreId		id;
-	RelFileLocator locator;
+	RelFileLocator key;			/* tablespace 0: the database's default one */
 	StoreHeader *header;
 	uint64		slot;			/* in PoolSuper->stores */
 	StoreShared *shared;		/* made at first use */
@@ -309,7 +309,7 @@ struct StoreLocal
 
 /* ---- registry.c ---- */
 extern StoreNode *registry_find_id(StoreId id);
-extern bool store_file_is_gone(const RelFileLocator *locator);
+extern bool store_file_is_gone(RelFileLocator key);
 extern StoreHeader *registry_find_shared(StoreId id, StoreShared **shared);
 extern StoreNode *registry_find_locator(const RelFileLocator *locator);
 extern uint64 registry_version(void);

@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * database.c
+ *	  Databases as a whole: copied by CREATE DATABASE, moved by ALTER DATABASE.
+ *
+ * CREATE DATABASE copies files, and a sofort table's rows are not in its file.
+ * The stores are copied when the new pg_database row is made: then nobody is
+ * connected to the template and nobody can connect, and nothing has been copied,
+ * so that an error leaves nothing behind.
+ *
+ * ALTER DATABASE SET TABLESPACE moves the files of all relations in the default
+ * tablespace.  Their stores do not name it, so nothing changes in the pool; but
+ * indexes in DRAM are found by their file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/indexam/indexam.h"
+#include "sofort/recovery/recovery.h"
+#include "sofort/store/store.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+
+#include "exec_internal.h"
+
+/* Of the CREATE DATABASE that is running; the statement outlives the command. */
+static const char *template_name = NULL;
+
+void
+template_begin(const CreatedbStmt *stmt)
+{
+	const char *name = "template1";
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+			name = defGetString(option);
+	}
+	continuation_check_database(name);
+	recovery_leave_database(get_database_oid(name, true));
+	template_name = name;
+}
+
+void
+template_copy(Oid new_db)
+{
+	Oid			db;
+
+	if (template_name == NULL)
+		return;
+	db = get_database_oid(template_name, true);
+	if (OidIsValid(db) && store_database_in_use(db, NULL))
+		store_clone_database(db, new_db);
+}
+
+void
+template_end(void)
+{
+	template_name = NULL;
+}
+
+/*
+ * Locks out new connections as the command will, and forgets the indexes in DRAM
+ * if nobody is connected: they are built again at their first use.  With others
+ * connected, or without the right to move it, the command fails.
+ */
+void
+database_before_alter(const AlterDatabaseStmt *stmt)
+{
+	bool		moves = false;
+	int			nbackends;
+	int			nprepared;
+	Oid			db;
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
+			moves = true;
+	if (!moves)
+		return;
+	db = get_database_oid(stmt->dbname, true);
+	if (!OidIsValid(db) || !compat_owns_database(db, GetUserId()) || db == MyDatabaseId)
+		return;
+
+	LockSharedObject(DatabaseRelationId, db, 0, AccessExclusiveLock);
+	if (get_database_oid(stmt->dbname, true) == db &&
+		!CountOtherDBBackends(db, &nbackends, &nprepared))
+		indexam_forget_database(db);
+}
