@@ -227,6 +227,7 @@ sofort_index_handler(PG_FUNCTION_ARGS)
 	am->amsearchnulls = true;
 	am->amclusterable = true;
 	am->amcaninclude = true;
+	am->amcanparallel = true;
 	am->amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL;
 	am->amkeytype = InvalidOid;
 
@@ -247,6 +248,9 @@ sofort_index_handler(PG_FUNCTION_ARGS)
 	am->amendscan = am_endscan;
 	am->ammarkpos = am_markpos;
 	am->amrestrpos = am_restrpos;
+	am->amestimateparallelscan = am_estimate_parallel_scan;
+	am->aminitparallelscan = am_init_parallel_scan;
+	am->amparallelrescan = am_parallel_rescan;
 	compat_complete_index_routine(am);
 	PG_RETURN_POINTER(am);
 }

@@ -11,6 +11,7 @@
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "nodes/pathnodes.h"
+#include "sofort/compat/indexam.h"
 #include "sofort/indexam/keys.h"
 #include "sofort/indexam/registry.h"
 
@@ -60,6 +61,9 @@ extern void am_endscan(IndexScanDesc scan);
 extern bool am_gettuple(IndexScanDesc scan, ScanDirection dir);
 extern int64 am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm);
 extern void am_markpos(IndexScanDesc scan);
+extern Size am_estimate_parallel_scan(COMPAT_ESTIMATE_PARALLEL_SCAN_ARGS);
+extern void am_init_parallel_scan(void *target);
+extern void am_parallel_rescan(IndexScanDesc scan);
 extern void am_restrpos(IndexScanDesc scan);
 
 /* ---- vacuum.c ---- */

@@ -19,6 +19,7 @@
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #include "partial.h"
 #include "scan_internal.h"
@@ -65,13 +66,6 @@ copy_tuples(ScanState *so)
 	if (leaf->has_high)
 		copy_tuple(so, leaf->high);
 }
-
-/* Where a scan goes on */
-typedef struct Fence
-{
-	EntryPlace	place;
-	uint8		entry[TREE_MAX_STRIDE];
-} Fence;
 
 /* Does anything of the range lie beyond the leaf that was read? */
 static void
@@ -120,6 +114,7 @@ read_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
 			lower = seek;
 	}
 	batch->collected = NULL;
+	batch->killed = 0;
 	epoch_enter();
 	tree_read_leaf(so->keys.tree, seek, backward, lower, upper, &so->keys.order, &batch->leaf);
 	set_more(so, dir, fence);
@@ -150,6 +145,50 @@ take_fence(ScanState *so, ScanDirection dir, Fence *fence)
 	keys_place(&fence->place, &so->keys, fence->entry, 0);
 }
 
+/* ---- entries of rows that nobody sees ---- */
+
+/*
+ * The table says that nobody can see the row of the current entry, ever again:
+ * remove it.  The snapshot, which is older than the look at the entry, keeps the
+ * row id from being another's.
+ */
+static void
+kill_current(IndexScanDesc scan, ScanState *so)
+{
+	ScanBatch  *batch = &so->batch;
+	EntryPlace	place;
+
+	if (!so->started || batch->collected != NULL || batch->item < 0 ||
+		batch->item >= batch->n || scan->xs_snapshot == NULL ||
+		!IsMVCCSnapshot(scan->xs_snapshot))
+		return;
+	epoch_enter();
+	keys_place(&place, &so->keys, batch_entry(so, batch->item), 0);
+	if (tree_delete(so->keys.tree, &place.probe) == TREE_DONE)
+		batch->killed++;
+	epoch_exit();
+}
+
+/* The batch is about to be left: if its leaf has become empty, let it go. */
+static void
+finish_kills(ScanState *so)
+{
+	ScanBatch  *batch = &so->batch;
+	EntryPlace	place;
+
+	if (batch->killed == 0)
+		return;
+	if ((batch->n - batch->killed) * 4 <= so->keys.tree->leaf_capacity)
+	{
+		epoch_enter();
+		keys_place(&place, &so->keys, batch_entry(so, 0), 0);
+		tree_shrink(so->keys.tree, &place.probe);
+		epoch_exit();
+		tree_reclaim(so->keys.tree);
+	}
+	batch->killed = 0;
+}
+
 static MemoryContext
 batch_context(ScanState *so)
 {
@@ -177,12 +216,65 @@ save_marked_batch(ScanState *so)
 	so->mark_in_batch = false;
 }
 
+static bool collect_range(ScanState *so, ScanDirection dir);
+
+/*
+ * One leaf of a parallel scan, and who comes next goes on after it.  (An index
+ * that is being rebuilt is read by one process at once.)
+ */
+static void
+read_seized_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
+{
+	ScanBatch  *batch = &so->batch;
+
+	if (!so->bounds_valid)
+		scan_set_bounds(so);
+	if (so->empty_range)
+	{
+		batch->n = 0;
+		parallel_release(so, NULL);
+		return;
+	}
+	if (so->keys.tree != NULL || !collect_range(so, dir))
+		read_leaf(so, dir, fence);
+	if (ScanDirectionIsBackward(dir))
+		parallel_release(so, batch->more_left ? batch->leaf.low : NULL);
+	else
+		parallel_release(so, batch->more_right ? batch->leaf.high : NULL);
+	/* this process never goes on by itself */
+	batch->more_left = batch->more_right = false;
+}
+
+static bool
+next_parallel_leaf(ScanState *so, ScanDirection dir)
+{
+	for (;;)
+	{
+		bool		at_fence;
+		Fence		fence;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!parallel_seize(so, &at_fence, &fence))
+			return false;
+		if (so->batch.context != NULL)
+			MemoryContextReset(so->batch.context);
+		read_seized_leaf(so, dir, at_fence ? &fence : NULL);
+		if (so->fence_context != NULL)
+			MemoryContextReset(so->fence_context);
+		if (so->batch.n > 0)
+			return true;
+	}
+}
+
 /* The next leaf of the range with entries; false: there is none. */
 static bool
 advance_leaf(ScanState *so, ScanDirection dir)
 {
 	Fence		fence;
 
+	finish_kills(so);
+	if (so->parallel != NULL)
+		return next_parallel_leaf(so, dir);
 	for (;;)
 	{
 		if (ScanDirectionIsBackward(dir) ? !so->batch.more_left : !so->batch.more_right)
@@ -242,6 +334,7 @@ collect_range(ScanState *so, ScanDirection dir)
 		index_attach(&so->keys, so->keys.index);
 		return false;
 	}
+	batch->killed = 0;
 	batch->collected = set.entries ? set.entries : MemoryContextAlloc(batch->context, 1);
 	batch->n = (int) set.n;
 	batch->item = ScanDirectionIsBackward(dir) ? batch->n : -1;
@@ -254,8 +347,13 @@ static bool
 start_range(ScanState *so, ScanDirection dir)
 {
 	if (so->started)
+	{
+		finish_kills(so);
 		save_marked_batch(so);
+	}
 	so->started = false;
+	if (so->parallel != NULL)
+		return so->started = next_parallel_leaf(so, dir);
 	if (!so->bounds_valid)
 		scan_set_bounds(so);
 	if (so->empty_range)
@@ -296,6 +394,7 @@ next_match(ScanState *so, ScanDirection dir)
 		return NULL;
 	if (!so->positioned)
 	{
+		so->combination = 0;
 		scan_first_elements(so, dir);
 		so->started = so->narrays > 0 ? false : so->started;
 		so->positioned = true;
@@ -309,8 +408,12 @@ next_match(ScanState *so, ScanDirection dir)
 			if (so->narrays == 0)
 				return NULL;
 			if (so->started)
+			{
+				finish_kills(so);
 				save_marked_batch(so);
+			}
 			so->started = false;
+			so->combination++;
 			if (!scan_next_elements(so, dir))
 			{
 				so->positioned = false;
@@ -346,6 +449,7 @@ am_beginscan(Relation index, int nkeys, int norderbys)
 	}
 	so->batch.context = NULL;
 	so->batch.collected = NULL;
+	so->batch.killed = 0;
 	scan->xs_itupdesc = RelationGetDescr(index);
 	scan->opaque = so;
 	return scan;
@@ -372,6 +476,8 @@ am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int nor
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	if (!so->ready)
 		attach(so, scan->indexRelation);
+	finish_kills(so);
+	so->parallel = compat_parallel_scan(scan);
 	so->started = so->positioned = so->bounds_valid = false;
 	so->mark_set = so->mark_in_batch = false;
 	scan_set_keys(scan, so);
@@ -382,6 +488,7 @@ am_endscan(IndexScanDesc scan)
 {
 	ScanState  *so = scan->opaque;
 
+	finish_kills(so);
 	if (so->array_context)
 		MemoryContextDelete(so->array_context);
 	if (so->row_context)
@@ -453,6 +560,8 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 
 	if (!so->positioned)
 		compat_count_index_scan(scan);
+	else if (scan->kill_prior_tuple)
+		kill_current(scan, so);
 	scan->xs_recheck = false;
 	entry = next_match(so, dir);
 	if (entry == NULL)

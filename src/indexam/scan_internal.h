@@ -63,10 +63,20 @@ typedef struct ScanBatch
 	bool		more_right;
 	int			item;			/* current one; -1 or n: beside the entries */
 	int			n;				/* entries */
+	int			killed;			/* entries that the scan has removed from the tree */
 	uint8	   *collected;		/* not NULL: the whole range, from an index that is
 								 * being rebuilt; in the context */
 	TreeLeaf	leaf;
 } ScanBatch;
+
+/* Where a scan goes on: a separator, copied */
+typedef struct Fence
+{
+	EntryPlace	place;
+	uint8		entry[TREE_MAX_STRIDE];
+} Fence;
+
+typedef struct ParallelScan ParallelScan;
 
 typedef struct ScanState
 {
@@ -90,6 +100,8 @@ typedef struct ScanState
 	IndexTuple	itup;			/* made for the caller, freed by the next call */
 
 	bool		started;		/* batch is filled */
+	ParallelScan *parallel;		/* shared with other processes, or NULL */
+	uint64		combination;	/* of array elements, counted from 0, if parallel */
 	MemoryContext fence_context;	/* if entries have tuples */
 
 	bool		mark_set;		/* else the mark is the start */
@@ -122,5 +134,17 @@ extern void scan_set_keys(IndexScanDesc scan, ScanState *so);
 extern bool scan_next_elements(ScanState *so, ScanDirection dir);
 extern void scan_first_elements(ScanState *so, ScanDirection dir);
 extern bool scan_entry_matches(ScanState *so, const uint8 *entry);
+
+/* ---- scan_parallel.c ---- */
+
+/*
+ * Take the next leaf of the range of the current array elements; others wait for
+ * parallel_release().  False: they have come to its end.  *at_fence: it begins at
+ * the fence, else at the end of the range.
+ */
+extern bool parallel_seize(ScanState *so, bool *at_fence, Fence *fence);
+
+/* The next one begins at this entry; NULL: there is none. */
+extern void parallel_release(ScanState *so, const uint8 *next);
 
 #endif							/* SOFORT_SCAN_INTERNAL_H */

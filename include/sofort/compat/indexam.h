@@ -122,6 +122,28 @@ compat_has_new_file(Relation rel)
 #endif
 }
 
+/* Parameters of amestimateparallelscan */
+#if PG_VERSION_NUM < 170000
+#define COMPAT_ESTIMATE_PARALLEL_SCAN_ARGS void
+#elif PG_VERSION_NUM < 180000
+#define COMPAT_ESTIMATE_PARALLEL_SCAN_ARGS int nkeys, int norderbys
+#else
+#define COMPAT_ESTIMATE_PARALLEL_SCAN_ARGS Relation index, int nkeys, int norderbys
+#endif
+
+/* Our part of what the processes of a parallel scan share; NULL: not parallel */
+static inline void *
+compat_parallel_scan(IndexScanDesc scan)
+{
+	if (scan->parallel_scan == NULL)
+		return NULL;
+#if PG_VERSION_NUM < 180000
+	return OffsetToPointer(scan->parallel_scan, scan->parallel_scan->ps_offset);
+#else
+	return OffsetToPointer(scan->parallel_scan, scan->parallel_scan->ps_offset_am);
+#endif
+}
+
 static inline void
 compat_count_index_scan(IndexScanDesc scan)
 {
