@@ -92,14 +92,6 @@ takes_sofort_constraints(const TableTraits *t)
 		OidIsValid(t->am) && t->am == exec_table_am_oid();
 }
 
-/* Types of other extensions get their operator class when they are met first. */
-static bool
-type_has_opclass(Oid type, Oid index_am)
-{
-	return OidIsValid(type) &&
-		(OidIsValid(GetDefaultOpClass(type, index_am)) || indexam_provide_opclass(type));
-}
-
 /* Only options that sofort_index knows; with others the user wants a btree. */
 static bool
 options_fit_sofort(List *options)
@@ -127,7 +119,7 @@ options_for_btree(List *options)
 /* ---- CREATE TABLE, CREATE INDEX ---- */
 
 static bool
-index_columns_fit(const IndexStmt *stmt, Oid relid, Oid index_am)
+index_columns_fit(const IndexStmt *stmt, Oid relid)
 {
 	ListCell   *lc;
 
@@ -139,7 +131,7 @@ index_columns_fit(const IndexStmt *stmt, Oid relid, Oid index_am)
 		if (elem->name == NULL || elem->opclass != NIL)
 			return false;
 		attnum = get_attnum(relid, elem->name);
-		if (attnum == InvalidAttrNumber || !type_has_opclass(get_atttype(relid, attnum), index_am))
+		if (attnum == InvalidAttrNumber || !indexam_provide_opclass(get_atttype(relid, attnum)))
 			return false;
 	}
 	return true;
@@ -161,7 +153,7 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 	if (strcmp(stmt->accessMethod, DEFAULT_INDEX_TYPE) == 0)
 	{
 		if (generated && stmt->isconstraint && takes_sofort_constraints(&t) &&
-			options_fit_sofort(stmt->options) && index_columns_fit(stmt, relid, index_am))
+			options_fit_sofort(stmt->options) && index_columns_fit(stmt, relid))
 			stmt->accessMethod = pstrdup(INDEX_AM_NAME);
 		return;
 	}
@@ -243,10 +235,10 @@ fix_constraint(Constraint *c, Oid relid, const AlterTableStmt *stmt, const char 
 		c->access_method != NULL || c->indexname != NULL || !OidIsValid(index_am) ||
 		!options_fit_sofort(c->options))
 		return;
-	if (column && !type_has_opclass(column_type_after(relid, stmt, column), index_am))
+	if (column && !indexam_provide_opclass(column_type_after(relid, stmt, column)))
 		return;
 	foreach(lc, c->keys)
-		if (!type_has_opclass(column_type_after(relid, stmt, strVal(lfirst(lc))), index_am))
+		if (!indexam_provide_opclass(column_type_after(relid, stmt, strVal(lfirst(lc)))))
 			return;
 	c->access_method = pstrdup(INDEX_AM_NAME);
 }
@@ -331,13 +323,13 @@ unique_constraint_of(Oid index)
 }
 
 static bool
-index_types_fit(Oid index, Oid index_am)
+index_types_fit(Oid index)
 {
 	Relation	rel = relation_open(index, AccessShareLock);
 	bool		fit = true;
 
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(rel); i++)
-		if (!type_has_opclass(rel->rd_opcintype[i], index_am) ||
+		if (!indexam_provide_opclass(rel->rd_opcintype[i]) ||
 			rel->rd_opfamily[i] !=
 			get_opclass_family(GetDefaultOpClass(rel->rd_opcintype[i], BTREE_AM_OID)))
 			fit = false;
@@ -429,7 +421,7 @@ retype_indexes(AlterFollowUp *follow_up, Oid relid, const TableTraits *before, c
 		if (am == index_am && after->am != exec_table_am_oid())
 			new_am = BTREE_AM_OID;
 		else if (am == BTREE_AM_OID && to_sofort && OidIsValid(unique_constraint_of(index)) &&
-				 index_types_fit(index, index_am) && index_options_fit(index, index_am))
+				 index_types_fit(index) && index_options_fit(index, index_am))
 			new_am = index_am;
 		if (new_am == am)
 			continue;
@@ -527,8 +519,10 @@ constraint_before_alter(AlterTableStmt *stmt)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		if (cmd->subtype == AT_SetAccessMethod && cmd->name != NULL)
-			after.am = get_table_am_oid(cmd->name, false);
+		/* (DEFAULT is not known before 17; of a partitioned table it is none) */
+		if (cmd->subtype == AT_SetAccessMethod &&
+			(cmd->name != NULL || before.relkind != RELKIND_PARTITIONED_TABLE))
+			after.am = get_table_am_oid(cmd->name ? cmd->name : default_table_access_method, false);
 	}
 	follow_up = palloc0(sizeof(AlterFollowUp));
 	fix_new_constraints(stmt, relid, &after);
@@ -557,7 +551,7 @@ convert_recreated(const AlterFollowUp *follow_up)
 			continue;
 		convert = exec_relation_am(index) == BTREE_AM_OID;
 		if (convert && (exec_relation_am(r->relid) != exec_table_am_oid() ||
-						!index_types_fit(index, index_am)))
+						!index_types_fit(index)))
 			continue;
 		if (r->options != (Datum) 0 && (convert || exec_relation_am(index) == index_am))
 			index_set_options(index, r->options);

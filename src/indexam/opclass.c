@@ -264,16 +264,17 @@ indexam_provide_opclass(Oid type)
 {
 	Oid			am = get_index_am_oid(INDEX_AM_NAME, true);
 	Oid			btree;
+	Oid			ours;
 
 	if (!OidIsValid(am) || !OidIsValid(type))
 		return false;
-	if (OidIsValid(GetDefaultOpClass(type, am)))
-		return true;
 	btree = GetDefaultOpClass(type, BTREE_AM_OID);
 	if (!OidIsValid(btree))
 		return false;
 	provide_for_class(btree);
-	return true;
+	/* (without its own class, citext would get that of text) */
+	ours = GetDefaultOpClass(type, am);
+	return OidIsValid(ours) && opclass_of_btree(ours) == btree;
 }
 
 /* An operator class named in CREATE INDEX that only btree has */

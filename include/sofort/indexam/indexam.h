@@ -41,8 +41,8 @@ extern void indexam_startup(void);
 
 /*
  * Make sure that a type has a default operator class for sofort_index, if it
- * has one for btree: creates an empty one beside it.  False if there is none
- * for btree.  Needs no privileges.
+ * has one for btree, and that of the same order: creates an empty one beside it.
+ * False if there is none for btree.  Needs no privileges.
  */
 extern bool indexam_provide_opclass(Oid type);
 
