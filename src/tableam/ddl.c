@@ -67,6 +67,22 @@ create_storage(Relation rel, const RelFileLocator *locator, char persistence)
 }
 
 /*
+ * pg_upgrade makes the tables anew and moves their files, and a sofort table's
+ * rows are not in its file: they must not come out empty.
+ */
+static void
+refuse_binary_upgrade(Relation rel)
+{
+	if (IsBinaryUpgrade)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot upgrade sofort tables with pg_upgrade"),
+				 errdetail("The rows of table \"%s\" are in the pool of the old cluster.",
+						   RelationGetRelationName(rel)),
+				 errhint("Use pg_dump and pg_restore, or convert the tables to heap with ALTER TABLE ... SET ACCESS METHOD first.")));
+}
+
+/*
  * A new relation; or a new store for one that exists (TRUNCATE): then the old
  * store goes at commit.  Rows carry 64-bit transaction ids, so there is nothing
  * to freeze.
@@ -81,6 +97,7 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 		become_heap(rel, locator, freeze_xid, minmulti);
 		return;
 	}
+	refuse_binary_upgrade(rel);
 	*freeze_xid = InvalidTransactionId;
 	*minmulti = InvalidMultiXactId;
 
