@@ -150,6 +150,8 @@ with_change('empty', sub { rename($pool, "$pool.good"); append_to_file($pool, ''
 	qq{XX001: sofort pool "$pool" is truncated or has the wrong size});
 with_change('unreadable', sub { chmod(0, $pool) }, sub { chmod(0600, $pool) },
 	qq{42501: could not open sofort pool "$pool": Permission denied});
+with_change('readable by a group', sub { chmod(0640, $pool) }, sub { chmod(0600, $pool) },
+	qq{42501: sofort pool "$pool" can be read or written by others});
 with_change('a symbolic link', sub { rename($pool, "$pool.good"); symlink("$pool.good", $pool) }, sub { unlink($pool); rename("$pool.good", $pool) },
 	qq{42809: sofort pool "$pool" is not a regular file});
 with_change('a directory', sub { rename($pool, "$pool.good"); mkdir($pool) }, sub { rmdir($pool); rename("$pool.good", $pool) },

@@ -49,14 +49,33 @@ sub cut
 	return;
 }
 
-# Leave out single calls: all, or those named.
+# Leave out single calls: all that nothing has noticed yet, or those named.
 sub leave_out
 {
 	my ($run, @only) = @_;
-	my %found = $run->calls(tries => $long ? 40 : 20, seed => 1, @only ? (only => \@only) : ());
-	foreach my $call (keys %found)
+	@only = $run->calls_made if !@only;
+	my %found = $run->calls(tries => $long ? 40 : 20, seed => 1,
+		only => [ grep { ($outcome{$_} // '') ne 'caught' } @only ]);
+	$outcome{$_} = $found{$_}[0] foreach keys %found;
+	return;
+}
+
+# All processes are killed when something is stored and not durable, for each kind
+# of it (here: for some); what recovers from that is cut again.
+sub kill_and_cut
+{
+	my ($run) = @_;
+	my %kills = $run->kills(seed => $seed);
+	my @cuts = sort { $a <=> $b } do { my %once = map { $_ => 1 } values %kills; keys %once };
+	cmp_ok(scalar(@cuts), '>', 20, "$run->{name}: " . scalar(keys %kills) . ' kinds of flushes are interrupted');
+	@cuts = map { $cuts[ ($seed + $_ * 7) % @cuts ] } (1 .. 2) if !$long;
+	foreach my $cut (@cuts)
 	{
-		$outcome{$call} = $found{$call}[0] if ($outcome{$call} // '') ne 'caught';
+		my $again = $run->again(cut => $cut, seed => $seed, killed => 1, use => 1);
+		ok(defined $again, "$run->{name}: recovers from a kill at $cut") or next;
+		cut($again, every => $long ? 3 : 12);
+		leave_out($again) if $long;
+		$again->remove;
 	}
 	return;
 }
@@ -86,7 +105,7 @@ foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 	my $run = Medium->record($name, script => $script);
 	cmp_ok($run->{drains}, '>', 500, "$name: $run->{steps} steps with $run->{drains} drains are recorded");
 
-	cut($run, every => $long ? 1 : 20);
+	cut($run, every => $long ? 1 : int($run->{drains} / 120) || 1);
 
 	# one flush in 30 left out
 	my (undef, $bad) = $run->enumerate(every => 5, offset => $seed % 1000, survival => 0, drop => 30, seed => $seed);
@@ -101,7 +120,8 @@ foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 		leave_out($run, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_target:drain:1',
 			'pmem/alloc.c:pm_free:flush:2', 'pmem/alloc.c:forget_intents:flush:1');
 	}
-	cut_recovery($run, $long ? 16 : 3);
+	cut_recovery($run, $long ? 16 : 2);
+	kill_and_cut($run) if $long || $name eq 'corners';
 	$run->remove;
 }
 

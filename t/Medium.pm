@@ -36,7 +36,7 @@ sub run_program
 	return $out;
 }
 
-# Record a run of a script, or of several clients. The data directory must be
+# Record a run of a script (after NAME.setup, if there is one), or of several clients. The data directory must be
 # that of the last checkpoint plus WAL, so nothing may write one, or data files.
 sub record
 {
@@ -62,6 +62,8 @@ sub record
 	$node->safe_psql('postgres', $_)
 	  foreach ('CREATE TABLE w (id int PRIMARY KEY, t text) USING sofort; INSERT INTO w VALUES (1); DROP TABLE w',
 		'SELECT chk.write()', 'VACUUM chk.usable', 'TRUNCATE chk.usable', 'SELECT chk.begin()');
+	(my $setup = $option{script} // '') =~ s/\.sql$/.setup/;
+	$node->safe_psql('postgres', slurp_file($setup)) if -e $setup;
 	$node->stop;
 
 	run_program('cp', '--sparse=always', $node->pool_file, "$dir/pool");
@@ -130,7 +132,8 @@ sub enumerate
 
 # A server is started from the image of a cut, and what it does is recorded.
 # killed => 1: its processes were killed then, which leaves what was stored; a
-# power cut that comes later may still take what was not durable.
+# power cut that comes later may still take what was not durable. use => 1: it is
+# also used for writing.
 # Returns the new run, or undef if the image was bad.
 sub again
 {
@@ -154,12 +157,19 @@ sub calls
 {
 	my ($self, %option) = @_;
 	my $only = delete $option{only};
-	my $text = join '', $only
-	  ? map { $self->in_parts('calls', 1, %option, call => $_) } @$only
-	  : $self->in_parts('calls', $parts, %option);
+	return () if $only && !@$only;
+	my $text = $self->in_parts('calls', $parts, %option, $only ? (call => join(',', @$only)) : ());
 	my %outcome;
 	while ($text =~ /^call (\S+): (.*?) \((\d+) times/mg) { $outcome{$1} = [ $2, $3 ]; }
 	return %outcome;
+}
+
+# (name of a flush => a drain before which something that it flushed is on its way)
+sub kills
+{
+	my ($self, %option) = @_;
+	my %kills = $self->in_parts('kills', 1, %option) =~ /^kill (\S+) cut=(\d+)/mg;
+	return %kills;
 }
 
 # Names of the calls that the run made at least once

@@ -215,6 +215,7 @@ forget_intents(const PmReservation *r, int n)
 		open_intents &= ~(1u << r[i].intent);
 	}
 	pm_drain();
+	SOFORT_STOP("pmem-forgotten");
 }
 
 void
@@ -370,6 +371,7 @@ pm_free(PMPtr *link, uint64 nlinks)
 	if (nlinks > 1)
 		clear_other_links(link, nlinks, target, size);
 	free_target(intent);
+	SOFORT_STOP("pmem-freed");
 	RESUME_INTERRUPTS();
 }
 
@@ -631,6 +633,7 @@ pm_free_owner(StoreId owner)
 	}
 	if (batch.n > 0)
 		free_batch(&batch);
+	SOFORT_STOP("pmem-owner-freed");
 	RESUME_INTERRUPTS();
 }
 

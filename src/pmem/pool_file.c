@@ -121,6 +121,10 @@ pool_file_find(bool *exists, PoolRefusal *why)
 		return pool_refuse(why, ERRCODE_WRONG_OBJECT_TYPE,
 						   "Set sofort.pool_path to the file itself, not to a symbolic link, directory or device.",
 						   NULL, "sofort pool \"%s\" is not a regular file", pm_pool_file);
+	if (st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		return pool_refuse(why, ERRCODE_INSUFFICIENT_PRIVILEGE,
+						   "The file must belong to the user of the server and have mode 0600.",
+						   NULL, "sofort pool \"%s\" can be read or written by others", pm_pool_file);
 	return true;
 }
 

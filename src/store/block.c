@@ -402,6 +402,7 @@ grow(StoreDesc *store)
 	{
 		pm_vector_publish(&header->blocks, b + n);
 		pm_store8_persist(&header->nblocks, b + n);
+		SOFORT_STOP("store-block-counted");
 	}
 	pg_atomic_write_u64(&store->shared->append,
 						make_append(b * SOFORT_BLOCK_ROWS,

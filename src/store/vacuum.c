@@ -246,6 +246,7 @@ store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
 		free_listed_row(store, list.rows[i], horizon);
 	space_seal(store->shared);
 	pm_drain();
+	SOFORT_STOP("store-rows-freed");
 	stats_count(store->shared, 0, -list.n);
 	stats_end_of_xact();
 	pfree(list.rows);

@@ -58,6 +58,7 @@ static int	only_survival = -1;
 static bool verbose = false;
 static bool only_list = false;
 static bool only_killed = false;
+static bool use_after = false;
 
 static uint64_t first_position; /* where all clients have begun */
 static char problem[20000];
@@ -117,6 +118,8 @@ set_option(const char *arg)
 		only_survival = atoi(value);
 	else if (IS("killed"))
 		only_killed = atoi(value) != 0;
+	else if (IS("use"))
+		use_after = atoi(value) != 0;
 	else if (IS("list"))
 		only_list = atoi(value) != 0;
 	else if (IS("verbose"))
@@ -320,6 +323,8 @@ contents_unchanged(const char **state)
 		char	   *sql = contents_query(client);
 
 		same = ask(sql, state[client]);
+		if (!same)
+			complain(print("contents have changed, were %s", state[client]), strdup(problem));
 		free(sql);
 	}
 	return same;
@@ -344,6 +349,46 @@ static bool
 check_kept(void)
 {
 	return ask("BEGIN", NULL) && ask("SELECT chk.kept()", "") && ask("ROLLBACK", NULL);
+}
+
+static bool
+has_prepared(const char **state)
+{
+	return nclients == 0 && strstr(state[0], "prepared:") != NULL;
+}
+
+/* What contents() says when there are no prepared transactions any more */
+static void
+forget_prepared(const char **state)
+{
+	char	   *text = nclients == 0 ? strdup(state[0]) : NULL;
+	char	   *prepared = text != NULL ? strstr(text, "prepared:") : NULL;
+
+	if (prepared != NULL)
+	{
+		*prepared = '\0';
+		state[0] = text;
+	}
+}
+
+/* Prepared transactions have locks, for which verify() and TRUNCATE would wait. */
+static bool
+roll_back_prepared(const char **state)
+{
+	char		error[4000];
+	char	   *commands = server_query("SELECT string_agg(format('ROLLBACK PREPARED %L', gid), ';') FROM pg_prepared_xacts",
+										error, sizeof(error));
+	char	   *save = NULL;
+	char	   *command;
+	bool		ok = true;
+
+	if (commands == NULL)
+		return complain("pg_prepared_xacts", error);
+	for (command = strtok_r(commands, ";", &save); ok && command != NULL; command = strtok_r(NULL, ";", &save))
+		ok = ask(command, NULL);
+	free(commands);
+	forget_prepared(state);
+	return ok && contents_unchanged(state);
 }
 
 /* Every table can be written and vacuumed, and all space comes back. */
@@ -394,7 +439,8 @@ check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 		ok = complain("the server does not start", server_log_tail());
 	else
 	{
-		ok = check_kept() && check_contents(cut, state) && ask("SELECT chk.problems()", "") &&
+		ok = check_kept() && check_contents(cut, state) && roll_back_prepared(state) &&
+			ask("SELECT chk.problems()", "") &&
 			(!deep || check_use(state));
 		if (!server_running())
 			ok = complain("the server died", server_log_tail());
@@ -622,9 +668,26 @@ try_call(const char *call)
 	return any ? "missed" : "without effect";
 }
 
+/* Is the call one of those asked for?  They are separated by commas. */
+static bool
+is_asked_for(const char *call)
+{
+	const char *p = one_call;
+	size_t		n = strlen(call);
+
+	while (p != NULL && (p = strstr(p, call)) != NULL)
+	{
+		if ((p == one_call || p[-1] == ',') && (p[n] == ',' || p[n] == '\0'))
+			return true;
+		p += n;
+	}
+	return one_call == NULL;
+}
+
 int
 calls_main(int argc, char **argv)
 {
+	unsigned	asked = 0;
 	char	  **names;
 	int			n;
 	int			i;
@@ -637,7 +700,7 @@ calls_main(int argc, char **argv)
 		unsigned	before = images;
 		const char *outcome;
 
-		if (one_call != NULL ? strcmp(names[i], one_call) != 0 : (unsigned) i % parts != part)
+		if (!is_asked_for(names[i]) || asked++ % parts != part)
 			continue;
 		outcome = only_list ? "listed" : try_call(names[i]);
 		printf("call %s: %s (%llu times, %u images, %.1f s)\n", names[i], outcome,
@@ -648,7 +711,50 @@ calls_main(int argc, char **argv)
 	return 0;
 }
 
+/* ---- kills ---- */
+
+/* Of the drains at which a flush is open one is chosen at random. */
+int
+kills_main(int argc, char **argv)
+{
+	static uint64_t chosen[SHADOW_MAX_SITES];
+	static unsigned met[SHADOW_MAX_SITES];
+	static bool open[SHADOW_MAX_SITES];
+	uint64_t	dice;
+	const char *name;
+	uint32_t	i;
+	Cut			cut;
+
+	begin(argc, argv);
+	dice = seed * 2 + 1;
+	image_restart();
+	while (image_next_drain(&cut, true))
+	{
+		if (cut.position < first_position)
+			continue;
+		image_flushes_open(open);
+		for (i = 0; log_site_name(i) != NULL; i++)
+		{
+			if (open[i] && random_next(&dice) % ++met[i] == 0)
+				chosen[i] = cut.drain;
+		}
+	}
+	for (i = 0; (name = log_site_name(i)) != NULL; i++)
+	{
+		if (met[i] > 0)
+			printf("kill %s cut=%llu\n", name, (unsigned long long) chosen[i]);
+	}
+	return 0;
+}
+
 /* ---- again ---- */
+
+/* What recovery has to leave behind is seen best by who uses it. */
+static bool
+use_recovered(const char **state)
+{
+	return ask("SELECT chk.write(8)", "") && vacuum_all() && contents_unchanged(state);
+}
 
 static bool
 go_to(Cut *cut, uint64_t drain, Survival survival)
@@ -729,9 +835,10 @@ again_main(int argc, char **argv)
 	ok = server_start(server_log, log) && check_contents(&cut, state);
 	answered = log_tail(log);
 	ok = ok &&
-		ask("SELECT chk.problems()", "") &&
+		(has_prepared(state) || ask("SELECT chk.problems()", "")) &&
 		ask("INSERT INTO chk.usable VALUES (0, 'recovered')", NULL) &&
-		ask("DELETE FROM chk.usable", NULL);
+		ask("DELETE FROM chk.usable", NULL) &&
+		(!use_after || has_prepared(state) || use_recovered(state));
 	server_kill();
 	if (!ok)
 	{

@@ -4,14 +4,15 @@ CREATE TABLE chk.usable (id int PRIMARY KEY, v text) USING sofort;
 
 -- Tables under test, and matching words in the text of contents()
 CREATE VIEW chk.tables AS
-    SELECT c.oid, c.oid::regclass AS name, c.relkind, am.amname
+    SELECT c.oid, c.oid::regclass AS name, c.relkind, c.relpersistence, am.amname
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_am am ON am.oid = c.relam
     WHERE n.nspname = 'public' AND c.relkind IN ('r', 'm')
     ORDER BY c.relname;
 
--- Names, columns, indexes and a hash of the rows of every table
+-- Names, columns, indexes and a hash of the rows of every table (unlogged ones are
+-- empty after a crash); prepared transactions
 CREATE FUNCTION chk.contents() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -27,8 +28,12 @@ BEGIN
             INTO indexes FROM pg_index WHERE indrelid = r.oid AND indisvalid;
         EXECUTE format('SELECT count(*) || ''/'' || md5(coalesce(string_agg(t::text, E''\n'' ORDER BY t::text), '''')) FROM %s t',
             r.name) INTO hash;
+        IF r.relpersistence = 'u' THEN
+            hash := 'unlogged';
+        END IF;
         result := result || format('%s(%s)[%s]=%s ', r.name, columns, coalesce(indexes, ''), hash);
     END LOOP;
+    SELECT result || coalesce(string_agg('prepared:' || gid, ' ' ORDER BY gid), '') INTO result FROM pg_prepared_xacts;
     RETURN result;
 END $$;
 
@@ -39,8 +44,8 @@ CREATE FUNCTION chk.problems() RETURNS text LANGUAGE sql AS $$
         UNION ALL SELECT * FROM sofort.verify_pool()) v
 $$;
 
--- Changes every table and leaves its contents as they are.
-CREATE FUNCTION chk.write() RETURNS text LANGUAGE plpgsql AS $$
+-- Changes every table, all its rows or some, and leaves its contents as they are.
+CREATE FUNCTION chk.write(most int DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     r record;
     col text;
@@ -51,7 +56,7 @@ BEGIN
             r.name);
         SELECT quote_ident(attname) INTO col FROM pg_attribute
             WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum DESC LIMIT 1;
-        EXECUTE format('UPDATE %1$s SET %2$s = %2$s', r.name, col);
+        EXECUTE format('UPDATE %1$s SET %2$s = %2$s WHERE ctid IN (SELECT ctid FROM %1$s ORDER BY ctid DESC LIMIT %3$L)', r.name, col, most);
     END LOOP;
     INSERT INTO chk.usable SELECT i, repeat('value', 20) || i FROM generate_series(1, 20) i;
     UPDATE chk.usable SET v = v || 'x' WHERE id % 2 = 0;

@@ -503,6 +503,34 @@ image_differing(void)
 	return n;
 }
 
+/* Is a line on its way that a call of this name has flushed?  One flag per site. */
+void
+image_flushes_open(bool *open)
+{
+	uint32_t	p;
+	size_t		i;
+	uint32_t	k;
+
+	memset(open, 0, SHADOW_MAX_SITES * sizeof(bool));
+	for (p = 0; p < nprocesses; p++)
+	{
+		for (i = 0; i < process[p].n; i++)
+		{
+			const ShadowRecord *r = record_at(process[p].record[i]);
+			const ShadowLine *line = (const ShadowLine *) (r + 1);
+
+			for (k = 0; k < r->n && !open[r->site]; k++)
+				open[r->site] = memcmp(durable + line[k].offset, line[k].word, SHADOW_LINE) != 0;
+		}
+	}
+}
+
+const char *
+log_site_name(uint32_t site)
+{
+	return site < header->nsites ? site_names[site] : NULL;
+}
+
 /*
  * Go on to the next drain: to the moment before it takes effect, when all that
  * was stored until then may have arrived, or to that after it.

@@ -14,10 +14,15 @@
  *	medium calls KEY=VALUE ...
  *		leaves out each flush and drain of the sources in turn, and tells
  *		whether the checks notice it
+ *	medium kills KEY=VALUE ...
+ *		for each flush of the sources a drain before which some line is on its
+ *		way that it has flushed: "kill NAME cut=N".  Whoever recovers from a crash
+ *		of the processes at that point finds it stored, and not durable.
  *	medium again cut=N survival=K out=DIR KEY=VALUE ...
  *		starts from one image and records what that does, so that power can be
  *		cut while it recovers: DIR is what enumerate and calls need then.
- *		killed=1 instead of survival: after a crash of all processes
+ *		killed=1 instead of survival: after a crash of all processes.
+ *		use=1: tables are written and vacuumed, too, after it has recovered
  *
  *	log=FILE pool=FILE data=DIR wal=DIR steps=FILE bin=DIR
  *		the shadow log; pool and data directory as they were when it began; the
@@ -29,7 +34,7 @@
  *	deep=N		in every Nth image also write, vacuum, drop and count
  *	seed=N
  *	cut=N survival=0..3	one point only
- *	call=NAME	a call that is left out
+ *	call=NAME	a call that is left out; for calls also several, with commas
  *	drop=N		one flush in N is left out; stops when that was noticed
  *	list=1		only names of calls, and how often they were made
  *	tries=N		points at which a missing call is looked for
@@ -159,7 +164,9 @@ main(int argc, char **argv)
 		return again_main(argc - 1, argv + 1);
 	if (strcmp(what, "enumerate") == 0)
 		return enumerate_main(argc - 1, argv + 1);
+	if (strcmp(what, "kills") == 0)
+		return kills_main(argc - 1, argv + 1);
 	if (strcmp(what, "calls") == 0)
 		return calls_main(argc - 1, argv + 1);
-	die("usage: medium record | clients | enumerate | calls | again ... (see t/medium/main.c)");
+	die("usage: medium record | clients | enumerate | calls | kills | again ... (see t/medium/main.c)");
 }

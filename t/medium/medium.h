@@ -44,6 +44,8 @@ extern void image_restart(void);
 extern bool image_next_drain(Cut *cut, bool before);
 extern unsigned image_differing(void);
 extern uint64_t image_lost_lines(uint64_t *age);
+extern void image_flushes_open(bool *open);
+extern const char *log_site_name(uint32_t site);
 extern void image_write(const char *path, Survival survival, uint64_t seed);
 
 /* history.c: what a line has held since it was durable */
@@ -80,6 +82,7 @@ extern int	record_main(int argc, char **argv);
 extern int	clients_main(int argc, char **argv);
 extern int	again_main(int argc, char **argv);
 extern int	enumerate_main(int argc, char **argv);
+extern int	kills_main(int argc, char **argv);
 extern int	calls_main(int argc, char **argv);
 
 extern void die(const char *fmt,...) __attribute__((format(printf, 1, 2), noreturn));

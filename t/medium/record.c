@@ -15,12 +15,19 @@
  * Its last statement is what commits.  Sessions have numbers; those without one
  * are run by 4, 5 and 6 in turn, so that what one leaves meets what another does.
  *
+ *		-- step NAME @SESSION (held at POINT)
+ *		-- step NAME @SESSION (goes on)
+ *
+ * The last statement of the first stops at the named stop point, with what it has
+ * stored and not drained, while other sessions go on; it ends in the second.
+ *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <libpq-fe.h>
 
@@ -35,6 +42,7 @@ static const ShadowHeader *header;
 static char *script;
 static char *next_line;
 static int	steps = 0;
+static char held_at[SESSIONS][64];	/* stop point at which a session waits */
 
 static PGconn *
 connect_to_server(void)
@@ -136,12 +144,67 @@ write_step(FILE *out, uint64_t sent, uint64_t acknowledged, const char *name)
 	free(flushed);
 }
 
+/* Send a statement, which stops at a point. */
+static void
+hold(int number, const char *title, const char *sql)
+{
+	char	   *point = held_at[number];
+	char	   *query;
+	int			i;
+
+	if (sscanf(strstr(title, " (held at "), " (held at %63[^)]", point) != 1)
+		die("no stop point: %s", title);
+	free(observe(print("SELECT sofort_test.arm('%s', 'wait')", point)));
+	if (!PQsendQuery(session[number], sql))
+		die("%s", PQerrorMessage(session[number]));
+	query = print("SELECT sofort_test.waiters('%s')", point);
+	for (i = 0; i < 3000; i++)
+	{
+		char	   *waiters = observe(query);
+		bool		there = strcmp(waiters, "1") == 0;
+
+		free(waiters);
+		if (there)
+			return;
+		usleep(5000);
+	}
+	die("%s does not come to %s", title, point);
+}
+
+/* Let it go on, to its end. */
+static void
+let_go(int number, bool may_fail)
+{
+	PGresult   *res;
+
+	free(observe(print("SELECT sofort_test.disarm('%s')", held_at[number])));
+	held_at[number][0] = '\0';
+	while ((res = PQgetResult(session[number])) != NULL)
+	{
+		if (!may_fail && PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
+			die("held statement: %s", PQresultErrorMessage(res));
+		PQclear(res);
+	}
+}
+
+/* Is there another statement in this step? */
+static bool
+step_goes_on(void)
+{
+	const char *p = next_line;
+
+	while (p != NULL && *p == '\n')
+		p++;
+	return p != NULL && *p != '\0' && strncmp(p, "-- step", 7) != 0;
+}
+
 static void
 run_step(FILE *out, char *title)
 {
 	int			number = 4 + steps % 3;
 	char	   *in = strstr(title, " @");
 	bool		may_fail = strstr(title, " (may fail)") != NULL;
+	bool		held = strstr(title, " (held at ") != NULL;
 	char	   *sql = strdup("");
 	uint64_t	sent;
 	PGconn	   *c;
@@ -154,6 +217,8 @@ run_step(FILE *out, char *title)
 		session[number] = connect_to_server();
 	c = session[number];
 	sent = header->tail;
+	if (strstr(title, " (goes on)") != NULL)
+		let_go(number, may_fail);
 	for (;;)
 	{
 		bool		last = next_line == NULL || *next_line == '\0' ||
@@ -170,7 +235,10 @@ run_step(FILE *out, char *title)
 		if (!ends_statement(line))
 			continue;
 		sent = header->tail;
-		(void) execute(c, sql, may_fail);
+		if (held && !step_goes_on())
+			hold(number, title, sql);
+		else
+			(void) execute(c, sql, may_fail);
 		free(sql);
 		sql = strdup("");
 	}
