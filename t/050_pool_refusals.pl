@@ -146,7 +146,7 @@ my $size = -s $pool;
 
 with_change('truncated', sub { copy_file($pool, "$pool.good"); truncate($pool, $size / 2) }, sub { rename("$pool.good", $pool) },
 	qq{XX001: sofort pool "$pool" is truncated or has the wrong size});
-with_change('empty', sub { rename($pool, "$pool.good"); append_to_file($pool, '') }, sub { rename("$pool.good", $pool) },
+with_change('empty', sub { rename($pool, "$pool.good"); append_to_file($pool, ''); chmod(0600, $pool) }, sub { rename("$pool.good", $pool) },
 	qq{XX001: sofort pool "$pool" is truncated or has the wrong size});
 with_change('unreadable', sub { chmod(0, $pool) }, sub { chmod(0600, $pool) },
 	qq{42501: could not open sofort pool "$pool": Permission denied});
