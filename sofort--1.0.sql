@@ -189,7 +189,8 @@ COMMENT ON COLUMN tables.dram_bytes IS 'bytes in DRAM, without indexes';
 CREATE FUNCTION column_info(
     relation regclass,
     OUT attnum smallint, OUT type_oid oid, OUT encoding text, OUT width integer,
-    OUT dictionary_entries bigint, OUT dictionary_bytes bigint, OUT reason text)
+    OUT dictionary_entries bigint, OUT dictionary_bytes bigint, OUT reason text,
+    OUT dictionary_placement text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'sofort_column_info'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
@@ -198,7 +199,7 @@ COMMENT ON FUNCTION column_info(regclass) IS 'columns of a sofort table; see vie
 CREATE VIEW columns AS
     SELECT c.oid::regclass AS relation, i.attnum, t.attname AS column_name,
            i.type_oid::regtype AS type, i.encoding, i.width,
-           i.dictionary_entries, i.dictionary_bytes, i.reason
+           i.dictionary_entries, i.dictionary_bytes, i.dictionary_placement, i.reason
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_am a ON a.oid = c.relam
     CROSS JOIN LATERAL @extschema@.column_info(c.oid::regclass) i
@@ -212,7 +213,9 @@ COMMENT ON COLUMN columns.type IS 'type with which the values are stored';
 COMMENT ON COLUMN columns.encoding IS 'plain, dictionary, inline, reference or absent, in the current shape';
 COMMENT ON COLUMN columns.width IS 'bytes per row';
 COMMENT ON COLUMN columns.dictionary_entries IS 'distinct values in the dictionary; null if it has none';
-COMMENT ON COLUMN columns.dictionary_bytes IS 'bytes of the dictionary in the pool; null if it has none';
+COMMENT ON COLUMN columns.dictionary_bytes IS 'bytes of the dictionary in the pool, with its index if that is there; null if it has none';
+COMMENT ON COLUMN columns.dictionary_placement IS
+    'where the index of the dictionary lies. dram: in memory, rebuilt after a start; pmem: in the pool; hybrid: in the pool, the latest values in memory; null if it has none';
 COMMENT ON COLUMN columns.reason IS 'why the column is stored in this way';
 
 CREATE FUNCTION index_info(
@@ -379,6 +382,13 @@ AS 'MODULE_PATHNAME', 'sofort_verify'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION verify(regclass) IS
     'checks a sofort table and its sofort indexes against each other; no row when clean; for the owner; stops writers meanwhile';
+
+CREATE FUNCTION set_dictionary_placement(relation regclass, column_name name, placement text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'sofort_set_dictionary_placement'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION set_dictionary_placement(regclass, name, text) IS
+    'where the index of a column''s dictionary is to lie: dram, pmem or hybrid; for the owner; at once, and not undone by a rollback';
 
 CREATE FUNCTION verify_pool()
 RETURNS TABLE (relation regclass, kind text, place text, problem text)

@@ -53,6 +53,13 @@ static const struct config_enum_entry placement_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry dictionary_placement_options[] = {
+	{"dram", DICT_DRAM, false},
+	{"pmem", DICT_PMEM, false},
+	{"hybrid", DICT_HYBRID, false},
+	{NULL, 0, false}
+};
+
 static void
 define_latency_settings(void)
 {
@@ -103,6 +110,12 @@ define_pool_settings(void)
 							 "dram: rebuilt after a start; pmem: usable at once; "
 							 "hybrid: leaves in the pool, inner nodes in memory.",
 							 &sofort_index_placement, TREE_DRAM, placement_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("sofort.dictionary_placement",
+							 "Where the indexes of new dictionaries lie.",
+							 "dram: rebuilt after a start; pmem: usable at once; "
+							 "hybrid: in the pool, the latest values in memory.",
+							 &sofort_dictionary_placement, DICT_DRAM, dictionary_placement_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 }
 

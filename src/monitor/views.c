@@ -209,8 +209,8 @@ static void
 put_column(void *arg, const StoreColumnInfo *info)
 {
 	ReturnSetInfo *rsinfo = arg;
-	Datum		values[7] = {0};
-	bool		nulls[7] = {0};
+	Datum		values[8] = {0};
+	bool		nulls[8] = {0};
 	bool		has_dictionary = info->encoding && strcmp(info->encoding, "dictionary") == 0;
 
 	values[0] = Int16GetDatum((int16) info->attnum);
@@ -227,6 +227,9 @@ put_column(void *arg, const StoreColumnInfo *info)
 		values[6] = CStringGetTextDatum(info->reason);
 	else
 		nulls[6] = true;
+	nulls[7] = !has_dictionary || info->placement == NULL;
+	if (!nulls[7])
+		values[7] = CStringGetTextDatum(info->placement);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

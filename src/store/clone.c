@@ -106,6 +106,7 @@ clone_dictionary(StoreHeader *target, const DictionaryHeader *from, PMPtr *link)
 	d = r.addr;
 	*d = *from;
 	d->store = target->id;
+	d->index = PM_NULL;			/* made at first use */
 	pm_vector_init(&d->values, from->values.elem_size, 1U << from->values.first_shift);
 	pm_flush(d, sizeof(DictionaryHeader));
 	pm_publish(&r);

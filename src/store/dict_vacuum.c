@@ -12,7 +12,7 @@
  */
 #include "postgres.h"
 
-#include "sofort/store/store_internal.h"
+#include "dict_table.h"
 
 #define COUNT_FROM		128		/* values: smaller dictionaries are left alone */
 #define COUNT_AGAIN		8		/* VACUUMs after which any other is counted */
@@ -86,6 +86,16 @@ free_retired_use(DictIndex *index)
 	}
 }
 
+static void
+free_retired_tables(DictIndex *index)
+{
+	LWLock	   *lock = dictionary_lock(index->dictionary);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	dict_tables_free_retired(index, false);
+	LWLockRelease(lock);
+}
+
 /* Writers need not mark any more. */
 static void
 stop_marking(StoreShared *shared, DictIndex *index)
@@ -150,9 +160,14 @@ attach_large(StoreDesc *store)
 	for (i = 0; i < header->columns.count; i++)
 	{
 		PMPtr		p = column_get(header, i)->dictionary;
+		DictIndex  *index;
 
-		if (p != PM_NULL && ((DictionaryHeader *) pm_deref(p))->values.count >= COUNT_FROM)
-			(void) dictionary_attach(store->shared, pm_deref(p));
+		if (p == PM_NULL || ((DictionaryHeader *) pm_deref(p))->values.count < COUNT_FROM)
+			continue;
+		index = dictionary_attach(store->shared, pm_deref(p));
+		LWLockAcquire(dictionary_lock(index->dictionary), LW_EXCLUSIVE);
+		dictionary_find_absent(store->shared, index);
+		LWLockRelease(dictionary_lock(index->dictionary));
 	}
 }
 
@@ -196,6 +211,7 @@ store_vacuum_begin(StoreDesc *store)
 	for (index = shared->dictionaries; index != NULL; index = index->next)
 	{
 		free_retired_use(index);
+		free_retired_tables(index);
 		if (index->step == DICT_COUNTING)
 			index->step = DICT_MARKING; /* the last VACUUM did not finish */
 		/* a reader's xmin may be the next transaction id */

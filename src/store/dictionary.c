@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * dictionary.c
- *	  Dictionaries: code -> value in the pool, value -> code in DRAM.
+ *	  Dictionaries: code -> value; the index value -> code is in dict_table.c.
  *
  * Equal means: the same detoasted bytes.  A value is durable and counted
  * before its code can be found, and is never undone; VACUUM frees values that
@@ -15,10 +15,9 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
-#include "sofort/store/store_internal.h"
+#include "dict_table.h"
 
-#define DICT_MIN_SLOTS	64
+int			sofort_dictionary_placement = DICT_DRAM;
 
 void *
 dictionary_element(const DictionaryHeader *d, uint64 code)
@@ -50,6 +49,13 @@ dictionary_create(StoreHeader *header, uint64 column)
 		d->attlen = c->attlen;
 		d->attalign = c->attalign;
 		d->attbyval = c->attbyval;
+		if (c->dict_placement == 0)
+		{
+			/* from now on: a rewrite of the table keeps it */
+			c->dict_placement = (uint8) sofort_dictionary_placement + 1;
+			pm_flush(&c->dict_placement, 1);
+		}
+		d->placement = (uint32) c->dict_placement - 1;
 		pm_vector_init(&d->values, elem, elem <= 8 ? 256 : 32);
 		pm_flush(d, sizeof(DictionaryHeader));
 		pm_publish(&r);
@@ -60,30 +66,7 @@ dictionary_create(StoreHeader *header, uint64 column)
 	return d;
 }
 
-/* ---- hash table ---- */
-
-/* Finalizer of murmur hash 3 */
-static inline uint64
-mix(uint64 h)
-{
-	h ^= h >> 33;
-	h *= UINT64CONST(0xff51afd7ed558ccd);
-	h ^= h >> 33;
-	h *= UINT64CONST(0xc4ceb9fe1a85ec53);
-	h ^= h >> 33;
-	return h;
-}
-
-static inline uint64
-hash_value(const void *bytes, Size len)
-{
-	uint64		h = 0;
-
-	if (len > 8)
-		return hash_bytes_extended(bytes, (int) len, 0);
-	memcpy(&h, bytes, len);
-	return mix(h);
-}
+/* ---- looking up ---- */
 
 static bool
 element_equals(const DictionaryHeader *d, uint64 code, const void *bytes, Size len)
@@ -92,6 +75,8 @@ element_equals(const DictionaryHeader *d, uint64 code, const void *bytes, Size l
 
 	if (d->attlen > 0)
 		return memcmp(e, bytes, len) == 0;
+	if (*(const PMPtr *) e == PM_NULL)
+		return false;
 	e = pm_deref(*(const PMPtr *) e);
 	if (d->attlen == -2)
 		return strlen(e) == len && memcmp(e, bytes, len) == 0;
@@ -104,6 +89,7 @@ probe(const DictTable *t, const DictionaryHeader *d, uint64 hash, const void *by
 {
 	uint64		i = hash & t->mask;
 
+	dict_table_miss(t);
 	for (;; i = (i + 1) & t->mask)
 	{
 		uint64		slot = word_read(&t->slot[i]);
@@ -116,100 +102,17 @@ probe(const DictTable *t, const DictionaryHeader *d, uint64 hash, const void *by
 	}
 }
 
-/* The table has room. */
-static void
-enter(DictTable *t, uint64 hash, uint64 code)
+/* In both tables of an index */
+static inline uint32
+look_up(const DictIndex *index, uint64 hash, const void *bytes, Size len)
 {
-	uint64		i = hash & t->mask;
+	const DictTable *t = __atomic_load_n(&index->table, __ATOMIC_ACQUIRE);
+	const DictTable *delta = __atomic_load_n(&index->delta, __ATOMIC_ACQUIRE);
+	uint32		found = probe(t, index->dictionary, hash, bytes, len);
 
-	while (t->slot[i] != 0)
-		i = (i + 1) & t->mask;
-	__atomic_store_n(&t->slot[i], (hash & ~UINT64CONST(0xffffffff)) | (code + 1),
-					 __ATOMIC_RELEASE);
-	t->used++;
-}
-
-static Size
-table_size(uint64 slots)
-{
-	return offsetof(DictTable, slot) + slots * sizeof(uint64);
-}
-
-static DictTable *
-make_table(uint64 slots, int flags)
-{
-	DictTable  *t = arena_alloc(table_size(slots), ARENA_ZERO | flags);
-
-	if (t != NULL)
-		t->mask = slots - 1;
-	return t;
-}
-
-static uint64
-hash_element(const DictionaryHeader *d, uint64 code)
-{
-	const char *e = dictionary_element(d, code);
-
-	if (d->attlen > 0)
-		return hash_value(e, d->attlen);
-	e = pm_deref(*(const PMPtr *) e);
-	if (d->attlen == -2)
-		return hash_value(e, strlen(e));
-	return hash_value(VARDATA_ANY(e), VARSIZE_ANY_EXHDR(e));
-}
-
-/* Retired tables that nobody can look at any more. */
-static void
-free_retired(DictIndex *index, bool all)
-{
-	DictTable **p = &index->retired;
-
-	while (*p != NULL)
-	{
-		DictTable  *t = *p;
-
-		if (all || epoch_passed(t->retired_epoch))
-		{
-			*p = t->retired_next;
-			arena_free(t);
-		}
-		else
-			p = &t->retired_next;
-	}
-}
-
-/*
- * A table for "values" values that holds all that are not absent.  Dictionary
- * lock.  False if there is no memory and the caller can do without.
- */
-static bool
-rebuild_table(StoreShared *shared, DictIndex *index, uint64 values, int flags)
-{
-	DictionaryHeader *d = index->dictionary;
-	DictTable  *old = index->table;
-	uint64		slots = DICT_MIN_SLOTS;
-	DictTable  *t;
-	uint64		code;
-
-	while (slots < values * 2)
-		slots *= 2;
-	t = make_table(slots, flags);
-	if (t == NULL)
-		return false;
-	for (code = 0; code < d->values.count; code++)
-		if (!dictionary_is_absent(index, code))
-			enter(t, hash_element(d, code), code);
-	pg_atomic_fetch_add_u64(&shared->bytes_dram, table_size(slots));
-	__atomic_store_n(&index->table, t, __ATOMIC_RELEASE);
-	free_retired(index, false);
-	if (old != NULL)
-	{
-		pg_atomic_fetch_sub_u64(&shared->bytes_dram, table_size(old->mask + 1));
-		old->retired_epoch = epoch_advance();
-		old->retired_next = index->retired;
-		index->retired = old;
-	}
-	return true;
+	if (found == 0 && delta != NULL)
+		found = probe(delta, index->dictionary, hash, bytes, len);
+	return found;
 }
 
 /* ---- codes that are not in the table ---- */
@@ -318,7 +221,8 @@ dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use, uin
 		index->unlinked[index->nunlinked++] = code;
 		set_absent(index, code, true);
 	}
-	if (!rebuild_table(shared, index, index->dictionary->values.count, ARENA_NO_OOM))
+	if (!dict_tables_make(shared, index, index->dictionary->placement,
+						  index->dictionary->values.count, ARENA_NO_OOM))
 	{
 		for (i = first; i < index->nunlinked; i++)
 			set_absent(index, index->unlinked[i], false);
@@ -345,14 +249,18 @@ dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n)
 
 /*
  * After a start: varlena values that were freed have no pointer.  (Freed values
- * of fixed length cannot be told from others: they are in the table again.)
+ * of fixed length cannot be told from others: they are in the table again, when
+ * that is made anew.)  Dictionary lock.
  */
-static void
-find_absent(StoreShared *shared, DictIndex *index)
+void
+dictionary_find_absent(StoreShared *shared, DictIndex *index)
 {
 	const DictionaryHeader *d = index->dictionary;
 	uint32		code;
 
+	if (index->absent_known)
+		return;
+	index->absent_known = true;
 	if (d->attlen > 0)
 		return;
 	for (code = 0; code < d->values.count; code++)
@@ -372,9 +280,11 @@ find_absent(StoreShared *shared, DictIndex *index)
 void
 dictionary_free_index(DictIndex *index)
 {
-	free_retired(index, true);
+	dict_tables_free_retired(index, true);
 	if (index->table != NULL)
 		arena_free(index->table);
+	if (index->delta != NULL)
+		arena_free(index->delta);
 	if (index->absent != NULL)
 		arena_free(index->absent);
 	if (index->free != NULL)
@@ -415,8 +325,12 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 		{
 			/* a count that a killed process stored: rows will rely on it */
 			pm_persist(dictionary, sizeof(DictionaryHeader));
-			find_absent(shared, index);
-			(void) rebuild_table(shared, index, dictionary->values.count, 0);
+			if (!dict_tables_open(shared, index))
+			{
+				dictionary_find_absent(shared, index);
+				(void) dict_tables_make(shared, index, dictionary->placement,
+										dictionary->values.count, 0);
+			}
 		}
 		LWLockRelease(lock);
 	}
@@ -474,7 +388,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 	bool		again;			/* a code whose value was freed */
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	found = probe(index->table, d, hash, bytes, len);
+	found = look_up(index, hash, bytes, len);
 	if (found != 0)
 	{
 		LWLockRelease(lock);
@@ -487,8 +401,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 		LWLockRelease(lock);
 		return DICT_FULL;
 	}
-	if (index->table->used * 4 >= (index->table->mask + 1) * 3)
-		(void) rebuild_table(shared, index, index->table->used * 2, 0);
+	dict_tables_make_room(shared, index, code);
 	store_element(d, code, bytes, len);
 	if (again)
 	{
@@ -498,7 +411,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 	else
 		pm_vector_publish(&d->values, code + 1);
 	SOFORT_STOP("dictionary-value-durable");
-	enter(index->table, hash, code);
+	dict_tables_enter(index, hash, code);
 	LWLockRelease(lock);
 	return (uint32) code;
 }
@@ -511,9 +424,8 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 uint32
 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len, uint64 limit)
 {
-	uint64		hash = hash_value(bytes, len);
-	const DictTable *t = __atomic_load_n(&index->table, __ATOMIC_ACQUIRE);
-	uint32		found = probe(t, index->dictionary, hash, bytes, len);
+	uint64		hash = dict_hash(bytes, len);
+	uint32		found = look_up(index, hash, bytes, len);
 
 	if (likely(found != 0))
 		return found - 1 < limit ? found - 1 : DICT_FULL;
@@ -544,7 +456,7 @@ dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, 
 					  const char *values, uint32 n, uint64 limit)
 {
 	uint64		raw = load_bytes(bytes, len);
-	uint64		hash = mix(raw);
+	uint64		hash = dict_mix(raw);
 	const DictTable *t = __atomic_load_n(&index->table, __ATOMIC_ACQUIRE);
 	uint64		i = hash & t->mask;
 
@@ -556,7 +468,10 @@ dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, 
 		if (slot == 0 || code >= n)
 			break;
 		if ((slot >> 32) == (hash >> 32) && load_bytes(values + (Size) code * len, len) == raw)
+		{
+			dict_table_miss(t);
 			return code < limit ? code : DICT_FULL;
+		}
 	}
 	return dictionary_code(shared, index, bytes, len, limit);
 }

@@ -177,7 +177,8 @@ reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *colum
 static uint64
 dictionary_bytes(const DictionaryHeader *d, uint64 *entries)
 {
-	uint64		bytes = pm_allocated_size(pm_ptr(d));
+	uint64		bytes = pm_allocated_size(pm_ptr(d)) +
+		(d->index == PM_NULL ? 0 : pm_allocated_size(d->index));
 	int			k;
 	uint64		code;
 
@@ -226,6 +227,7 @@ store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg)
 			const DictionaryHeader *d = pm_deref(c->dictionary);
 
 			info.dictionary_bytes = dictionary_bytes(d, &info.dictionary_entries);
+			info.placement = dictionary_placement_name(d->placement);
 		}
 		fn(arg, &info);
 	}

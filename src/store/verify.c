@@ -44,6 +44,50 @@ is_allocated(PMPtr p, Size size)
 
 /* ---- header ---- */
 
+/*
+ * Each slot stands for a value that is there.  (Not every value need have one: a
+ * crash may lose a slot, and unused values are taken out.)
+ */
+static void
+verify_dictionary_index(const Verify *v, const char *place, const DictionaryHeader *d)
+{
+	const DictMedia *media;
+	uint64		used = 0;
+	uint64		i;
+
+	if (d->placement > DICT_HYBRID)
+		complain(v, "column", place, "dictionary has placement %u", d->placement);
+	if (!is_allocated(d->index, sizeof(DictMedia)))
+	{
+		complain(v, "column", place, "index of the dictionary is not allocated");
+		return;
+	}
+	media = pm_deref(d->index);
+	if (media->magic != SOFORT_DICT_MAGIC || (media->mask & (media->mask + 1)) != 0 ||
+		!is_allocated(d->index, offsetof(DictMedia, slot) + (media->mask + 1) * sizeof(uint64)))
+	{
+		complain(v, "column", place, "index of the dictionary is damaged");
+		return;
+	}
+	for (i = 0; i <= media->mask; i++)
+	{
+		uint64		slot = media->slot[i];
+		uint64		code = (slot & PG_UINT32_MAX) - 1;
+		uint64		hash;
+
+		if (slot == 0)
+			continue;
+		used++;
+		if (code >= d->values.count)
+			complain(v, "column", place, "index of the dictionary has code " UINT64_FORMAT, code);
+		else if (d->placement != DICT_DRAM && dictionary_hash_of(d, code, &hash) &&
+				 (hash >> 32) != (slot >> 32))
+			complain(v, "column", place, "code " UINT64_FORMAT " is at another value's place in the index of the dictionary", code);
+	}
+	if (used > media->mask)
+		complain(v, "column", place, "index of the dictionary is full");
+}
+
 static void
 verify_columns(const Verify *v)
 {
@@ -70,6 +114,8 @@ verify_columns(const Verify *v)
 			d = pm_deref(c->dictionary);
 			if (d->store != h->id || d->column != i)
 				complain(v, "column", place, "dictionary belongs to another column");
+			if (d->index != PM_NULL)
+				verify_dictionary_index(v, place, d);
 		}
 	}
 }

@@ -63,6 +63,19 @@ refer_elements(Space *s, const PmVector *v)
 	}
 }
 
+/* The index of a dictionary, and what it has replaced */
+static void
+refer_tables(Space *s, const DictionaryHeader *d)
+{
+	PMPtr		p = d->index;
+
+	while (p != PM_NULL && pm_allocated_size(p) > sizeof(DictMedia))
+	{
+		refer(s, p);
+		p = ((DictMedia *) pm_deref(p))->older;
+	}
+}
+
 static void
 refer_columns(Space *s, const StoreHeader *h)
 {
@@ -79,6 +92,7 @@ refer_columns(Space *s, const StoreHeader *h)
 			continue;
 		refer(s, c->dictionary);
 		d = pm_deref(c->dictionary);
+		refer_tables(s, d);
 		if (d->attlen > 0)
 			refer_vector(s, &d->values);
 		else

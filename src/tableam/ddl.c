@@ -13,6 +13,7 @@
 
 #include "access/heapam.h"
 #include "access/multixact.h"
+#include "access/relation.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/storage.h"
@@ -21,6 +22,7 @@
 #include "sofort/compat/tableam.h"
 #include "sofort/tableam/callbacks.h"
 #include "sofort/txn/kept.h"
+#include "storage/lmgr.h"
 #include "storage/smgr.h"
 #include "utils/fmgroids.h"
 
@@ -83,6 +85,32 @@ refuse_binary_upgrade(Relation rel)
 }
 
 /*
+ * Where a user wants indexes of dictionaries to lie outlasts the store: TRUNCATE
+ * makes another one for the same relation; rewrites fill a relation that has the
+ * name pg_temp_ and the number of the one that it will replace, which is locked.
+ */
+static void
+inherit_placements(Relation rel, const RelFileLocator *locator)
+{
+	Oid			replaced;
+	int			length;
+	Relation	old;
+
+	if (!same_locator(relation_locator(rel), locator))
+		store_inherit_placements(relation_locator(rel), locator);
+	else if (sscanf(RelationGetRelationName(rel), "pg_temp_%u%n", &replaced, &length) == 1 &&
+			 RelationGetRelationName(rel)[length] == '\0' &&
+			 CheckRelationOidLockedByMe(replaced, AccessShareLock, true))
+	{
+		old = try_relation_open(replaced, NoLock);
+		if (old == NULL)
+			return;
+		store_inherit_placements(relation_locator(old), locator);
+		relation_close(old, NoLock);
+	}
+}
+
+/*
  * A new relation; or a new store for one that exists (TRUNCATE): then the old
  * store goes at commit.  Rows carry 64-bit transaction ids, so there is nothing
  * to freeze.
@@ -102,6 +130,7 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 	*minmulti = InvalidMultiXactId;
 
 	create_storage(rel, locator, persistence);
+	inherit_placements(rel, locator);
 	if (!same_locator(relation_locator(rel), locator))
 		store_drop_at_commit(relation_locator(rel));
 }
@@ -191,6 +220,7 @@ tableam_copy_data(Relation rel, const RelFileLocator *locator)
 
 	*relation_locator(&target) = *locator;
 	create_storage(rel, locator, rel->rd_rel->relpersistence);
+	store_inherit_placements(relation_locator(rel), locator);
 	tableam_copy_rows(rel, source, &target, store_open(&target), &counts);
 	store_drop_at_commit(relation_locator(rel));
 	RelationDropStorage(rel);

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	8
+#define SOFORT_LAYOUT_VERSION	9
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -26,6 +26,7 @@
 #define SOFORT_RUN_MAGIC		0x52554e31
 #define SOFORT_TREE_MAGIC		0x54524545	/* TREE */
 #define SOFORT_CHUNK_MAGIC		0x4348554e	/* CHUN */
+#define SOFORT_DICT_MAGIC		0x44494354	/* DICT */
 
 #define PM_LINE					64			/* cache line */
 #define PM_GRANULE				65536		/* unit of segment allocation */
@@ -408,7 +409,7 @@ typedef struct ColumnHeader
 	char		attalign;
 	char		attstorage;
 	bool		attbyval;
-	uint8		pad0;
+	uint8		dict_placement; /* asked for: DictPlacement + 1; 0: the default */
 	PMPtr		dictionary;		/* DictionaryHeader of the current generation */
 	uint64		pad[5];
 } ColumnHeader;
@@ -495,6 +496,14 @@ typedef struct RunHeader
 	uint64		pad[4];
 } RunHeader;
 
+/* Where the index of a dictionary lies. */
+typedef enum DictPlacement
+{
+	DICT_DRAM = 0,
+	DICT_PMEM = 1,
+	DICT_HYBRID = 2				/* the latest values in DRAM */
+} DictPlacement;
+
 /* A dictionary: code -> value.  The index value -> code is secondary data. */
 typedef struct DictionaryHeader
 {
@@ -504,10 +513,29 @@ typedef struct DictionaryHeader
 	int16		attlen;			/* >0: fixed-width elements; -1, -2: PMPtrs */
 	char		attalign;
 	bool		attbyval;
-	uint32		pad0;
-	uint64		pad[5];
+	uint32		placement;		/* DictPlacement: where the index lies */
+	PMPtr		index;			/* DictMedia: pmem, hybrid */
+	uint64		pad[4];
 	PmVector	values;
 } DictionaryHeader;
+
+/*
+ * Hash index of a dictionary, in the pool: value -> code.
+ *	 slot: bits  0..31  code + 1; the whole word is 0 in an empty slot
+ *		   bits 32..63  of the value's hash
+ * A slot that a crash loses makes its value unknown: it gets another code.
+ */
+typedef struct DictMedia
+{
+	uint32		magic;
+	uint32		unused;
+	uint64		mask;			/* slots - 1 */
+	uint64		used;			/* slots that are not empty */
+	uint64		covered;		/* hybrid: no code at or above it is here */
+	PMPtr		older;			/* the one it has replaced, until that is freed */
+	uint64		pad[3];
+	uint64		slot[FLEXIBLE_ARRAY_MEMBER];
+} DictMedia;
 
 /* ------------------------------------------------------------------------
  * Usage of structures
@@ -628,6 +656,7 @@ StaticAssertDecl(sizeof(BlockHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(RowWords) == 16, "on-media size");
 StaticAssertDecl(sizeof(RunHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 256, "on-media size");
+StaticAssertDecl(offsetof(DictMedia, slot) == PM_LINE, "on-media offset");
 StaticAssertDecl(offsetof(WorkloadRecord, fingerprint) == 24, "the CRC begins here");
 StaticAssertDecl(sizeof(WorkloadRecord) == 4 * PM_LINE, "on-media size");
 StaticAssertDecl(offsetof(TreeHeader, entries) == PM_LINE, "on-media offset");

@@ -398,10 +398,27 @@ typedef struct StoreColumnInfo
 	uint64		dictionary_entries;
 	uint64		dictionary_bytes;
 	const char *reason;			/* why this encoding */
+	const char *placement;		/* of the dictionary's index, or NULL */
 } StoreColumnInfo;
 
 typedef void (*StoreColumnVisitor) (void *arg, const StoreColumnInfo *info);
 extern void store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg);
+
+/* ---- where indexes of dictionaries lie ---- */
+
+/* GUC (defined in src/sofort.c): DictPlacement of dictionaries of columns that have none */
+extern int	sofort_dictionary_placement;
+
+extern const char *dictionary_placement_name(DictPlacement placement);
+
+/*
+ * The column's dictionary, now and when it gets one, has its index there: a nested
+ * top action.  The caller holds a lock that keeps VACUUM out.  False: no row with
+ * this column was stored yet.  53100, 53200 if there is no room.
+ */
+extern bool store_place_dictionary(StoreDesc *store, Form_pg_attribute att,
+								   DictPlacement placement);
+extern void store_inherit_placements(const RelFileLocator *from, const RelFileLocator *to);
 
 /* Structural check; index-independent.  report as in pool.h. */
 typedef void (*StoreReport) (void *arg, const char *kind, const char *place, const char *problem);

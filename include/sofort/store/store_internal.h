@@ -78,14 +78,18 @@ chain_lock(StoreId id, uint64 root)
 
 /* ---- volatile, shared (arena) ---- */
 
-/* Open addressing; slot = hash tag (high 32 bits) and code + 1; 0 = empty. */
+/*
+ * Hash table of a dictionary, value -> code; open addressing, slots as in
+ * DictMedia.  They lie behind this struct, or in the pool.
+ */
 typedef struct DictTable
 {
 	uint64		mask;			/* slots - 1 */
+	uint64	   *slot;
 	uint64		used;
+	DictMedia  *media;			/* NULL: in DRAM */
 	uint64		retired_epoch;
 	struct DictTable *retired_next;
-	uint64		slot[FLEXIBLE_ARRAY_MEMBER];
 } DictTable;
 
 /* Codes that rows were seen to use, or that were written since (dict_vacuum.c). */
@@ -110,9 +114,11 @@ typedef struct DictIndex
 	struct DictIndex *next;
 	DictionaryHeader *dictionary;
 	DictTable  *volatile table; /* NULL until built after a restart */
+	DictTable  *volatile delta; /* hybrid: codes that "table" does not cover */
 	DictTable  *retired;
 
 	/* dictionary lock */
+	bool		absent_known;	/* values that earlier lives freed were found */
 	uint64	   *absent;			/* bit per code that is not in the table */
 	uint32		nabsent_bits;
 	uint32		nfree;			/* codes to be given out again, descending */
@@ -405,8 +411,10 @@ extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void 
 extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes,
 									int len, const char *values, uint32 n, uint64 limit);
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
+extern bool dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash);
 extern void dictionary_free_index(DictIndex *index);
 extern bool dictionary_is_absent(const DictIndex *index, uint32 code);
+extern void dictionary_find_absent(StoreShared *shared, DictIndex *index);
 extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use,
 							  uint32 nunused);
 extern void dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n);

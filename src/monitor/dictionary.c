@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * dictionary.c
+ *	  sofort.set_dictionary_placement().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
+#include "sofort/exec/exec.h"
+#include "sofort/monitor/monitor.h"
+#include "sofort/pmem/pool.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+PG_FUNCTION_INFO_V1(sofort_set_dictionary_placement);
+
+static DictPlacement
+placement_of(const char *name)
+{
+	static const DictPlacement all[] = {DICT_DRAM, DICT_PMEM, DICT_HYBRID};
+	int			i;
+
+	for (i = 0; i < (int) lengthof(all); i++)
+	{
+		if (pg_strcasecmp(name, dictionary_placement_name(all[i])) == 0)
+			return all[i];
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid placement \"%s\"", name),
+			 errdetail("Valid values are \"dram\", \"pmem\" and \"hybrid\".")));
+}
+
+/*
+ * Writers go on, but for those that need the dictionary at the moment when it gets
+ * another index; VACUUM and DDL wait.
+ */
+Datum
+sofort_set_dictionary_placement(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	const char *column = NameStr(*PG_GETARG_NAME(1));
+	DictPlacement placement = placement_of(text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	Relation	rel;
+	AttrNumber	attnum;
+
+	if (RecoveryInProgress())
+		pool_require();
+	/* ask before waiting for a lock */
+	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	if ((rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW) ||
+		rel->rd_rel->relam != exec_table_am_oid())
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a sofort table", RelationGetRelationName(rel)),
+				 errhint("Only tables and materialized views with access method \"sofort\" have dictionaries.")));
+	attnum = get_attnum(relid, column);
+	if (attnum <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist", column,
+						RelationGetRelationName(rel))));
+	if (!store_place_dictionary(store_open(rel),
+								TupleDescAttr(RelationGetDescr(rel), attnum - 1), placement))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of relation \"%s\" is not stored yet", column,
+						RelationGetRelationName(rel)),
+				 errhint("A column that was added is stored with the first row that is inserted or updated after that.")));
+	relation_close(rel, NoLock);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,448 @@
+/*-------------------------------------------------------------------------
+ *
+ * dict_table.c
+ *	  Hash tables of dictionaries, in DRAM and in the pool (store/README.md,
+ *	  "Indexes of dictionaries").
+ *
+ * A table is never changed but by filling empty slots; one that is too small, or
+ * has codes that must go, is replaced by a new one.  In the pool that is one
+ * store of 8 bytes, to DictionaryHeader.index; the old table hangs on the new
+ * one until no process can be reading it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "dict_table.h"
+
+#define DICT_MIN_SLOTS	64
+#define SMALL_TABLE		4096	/* slots: counted when it is opened */
+
+/* ---- memory ---- */
+
+static Size
+media_size(uint64 slots)
+{
+	return offsetof(DictMedia, slot) + slots * sizeof(uint64);
+}
+
+static Size
+table_bytes(const DictTable *t)
+{
+	return sizeof(DictTable) + (t->media != NULL ? 0 : (t->mask + 1) * sizeof(uint64));
+}
+
+static uint64
+slots_for(uint64 values)
+{
+	uint64		slots = DICT_MIN_SLOTS;
+
+	while (slots < values * 2)
+		slots *= 2;
+	return slots;
+}
+
+/* NULL: the arena is full. */
+static DictTable *
+make_in_dram(uint64 slots)
+{
+	DictTable  *t = arena_alloc(sizeof(DictTable) + slots * sizeof(uint64),
+								ARENA_ZERO | ARENA_NO_OOM);
+
+	if (t == NULL)
+		return NULL;
+	t->mask = slots - 1;
+	t->slot = (uint64 *) (t + 1);
+	return t;
+}
+
+/* Reserved, not published.  NULL: the arena is full, or, with *full, the pool. */
+static DictTable *
+make_in_pool(DictionaryHeader *d, uint64 slots, PmReservation *r, int *full)
+{
+	DictTable  *t = arena_alloc(sizeof(DictTable), ARENA_ZERO | ARENA_NO_OOM);
+	Size		size = media_size(slots);
+
+	if (t == NULL)
+		return NULL;
+	*full = pm_try_reserve(r, d->store, size, &d->index, 1, STORE_METADATA);
+	if (*full != 0)
+	{
+		arena_free(t);
+		return NULL;
+	}
+	t->media = r->addr;
+	memset(t->media, 0, size);
+	t->media->magic = SOFORT_DICT_MAGIC;
+	t->media->mask = slots - 1;
+	t->media->older = d->index;
+	t->mask = slots - 1;
+	t->slot = t->media->slot;
+	return t;
+}
+
+static void
+raise_out_of_memory(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory for sofort's indexes and dictionaries"),
+			 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+}
+
+/* What hangs on the link, the oldest first: nothing is lost if that is cut short. */
+static void
+free_chain(PMPtr *link)
+{
+	while (*link != PM_NULL)
+	{
+		PMPtr	   *last = link;
+
+		while (((DictMedia *) pm_deref(*last))->older != PM_NULL)
+			last = &((DictMedia *) pm_deref(*last))->older;
+		pm_free(last, 1);
+	}
+}
+
+/* A table that was replaced, and those that it had replaced. */
+static void
+free_in_pool(DictionaryHeader *d, const DictMedia *media)
+{
+	PMPtr	   *link = &d->index;
+
+	while (*link != PM_NULL && pm_deref(*link) != media)
+		link = &((DictMedia *) pm_deref(*link))->older;
+	free_chain(link);
+}
+
+void
+dict_tables_free_retired(DictIndex *index, bool all)
+{
+	DictTable **p = &index->retired;
+
+	while (*p != NULL)
+	{
+		DictTable  *t = *p;
+
+		if (!all && !epoch_passed(t->retired_epoch))
+		{
+			p = &t->retired_next;
+			continue;
+		}
+		*p = t->retired_next;
+		/* all: the store is dropped, with what it has in the pool */
+		if (t->media != NULL && !all)
+			free_in_pool(index->dictionary, t->media);
+		arena_free(t);
+	}
+}
+
+/* ---- contents ---- */
+
+static inline const uint64 *
+put_slot(DictTable *t, uint64 hash, uint64 code)
+{
+	uint64		i = hash & t->mask;
+
+	while (t->slot[i] != 0)
+		i = (i + 1) & t->mask;
+	__atomic_store_n(&t->slot[i], (hash & ~UINT64CONST(0xffffffff)) | (code + 1),
+					 __ATOMIC_RELEASE);
+	t->used++;
+	return &t->slot[i];
+}
+
+/* False: VACUUM has freed the value (varlena, C string). */
+bool
+dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash)
+{
+	const void *e = dictionary_element(d, code);
+
+	if (d->attlen > 0)
+	{
+		*hash = dict_hash(e, d->attlen);
+		return true;
+	}
+	if (*(const PMPtr *) e == PM_NULL)
+		return false;
+	e = pm_deref(*(const PMPtr *) e);
+	*hash = d->attlen == -2 ? dict_hash(e, strlen(e)) :
+		dict_hash(VARDATA_ANY(e), VARSIZE_ANY_EXHDR(e));
+	return true;
+}
+
+/* Enter the values from this code on that are not absent. */
+static void
+fill(DictTable *t, const DictIndex *index, uint64 code)
+{
+	const DictionaryHeader *d = index->dictionary;
+	uint64		hash;
+
+	for (; code < d->values.count; code++)
+	{
+		if (!dictionary_is_absent(index, code) && dictionary_hash_of(d, code, &hash))
+			(void) put_slot(t, hash, code);
+	}
+}
+
+/* ---- replacing ---- */
+
+static void
+replace(StoreShared *shared, DictIndex *index, DictTable *volatile *where, DictTable *t)
+{
+	DictTable  *old = *where;
+
+	if (t != NULL)
+		pg_atomic_fetch_add_u64(&shared->bytes_dram, table_bytes(t));
+	__atomic_store_n(where, t, __ATOMIC_RELEASE);
+	if (old == NULL)
+		return;
+	pg_atomic_fetch_sub_u64(&shared->bytes_dram, table_bytes(old));
+	old->retired_epoch = epoch_advance();
+	old->retired_next = index->retired;
+	index->retired = old;
+}
+
+bool
+dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement, uint64 values,
+				 int flags)
+{
+	DictionaryHeader *d = index->dictionary;
+	uint64		slots = slots_for(values);
+	PmReservation r;
+	DictTable  *delta = NULL;
+	DictTable  *t = NULL;
+	int			full = 0;
+
+	dict_tables_free_retired(index, false);
+	if (placement == DICT_HYBRID)
+		delta = make_in_dram(DICT_MIN_SLOTS);
+	if (placement == DICT_DRAM)
+		t = make_in_dram(slots);
+	else if (placement == DICT_PMEM || delta != NULL)
+		t = make_in_pool(d, slots, &r, &full);
+	if (t == NULL)
+	{
+		if (delta != NULL)
+			arena_free(delta);
+		if (flags & ARENA_NO_OOM)
+			return false;
+		if (full != 0)
+			pm_raise_full(full, media_size(slots));
+		raise_out_of_memory();
+	}
+	fill(t, index, 0);
+	if (placement != DICT_DRAM)
+	{
+		t->media->used = t->used;
+		t->media->covered = d->values.count;
+		pm_flush(t->media, media_size(t->mask + 1));
+		SOFORT_STOP("dictionary-index-filled");
+		pm_publish(&r);
+		SOFORT_STOP("dictionary-index-linked");
+	}
+	/* who looks into one before this and into the other after it looks again, locked */
+	replace(shared, index, &index->table, t);
+	replace(shared, index, &index->delta, delta);
+	return true;
+}
+
+/* The values that are not covered by the table in the pool (hybrid). */
+static void
+make_delta(StoreShared *shared, DictIndex *index, uint64 slots)
+{
+	DictTable  *delta = make_in_dram(slots);
+
+	if (delta == NULL)
+		raise_out_of_memory();
+	fill(delta, index, index->table->media->covered);
+	replace(shared, index, &index->delta, delta);
+}
+
+bool
+dict_tables_open(StoreShared *shared, DictIndex *index)
+{
+	DictionaryHeader *d = index->dictionary;
+	DictMedia  *media;
+	DictTable  *t;
+	uint64		i;
+
+	if (d->index == PM_NULL)
+		return false;
+	if (d->placement == DICT_DRAM)
+	{
+		/* a change of the placement was not finished */
+		free_chain(&d->index);
+		return false;
+	}
+	media = pm_deref(d->index);
+	if (media->magic != SOFORT_DICT_MAGIC || (media->mask & (media->mask + 1)) != 0 ||
+		pm_allocated_size(d->index) < media_size(media->mask + 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("index of a dictionary is damaged in the sofort pool"),
+				 errhint("Run sofort.verify() for the table.")));
+	free_chain(&media->older);
+	t = arena_alloc(sizeof(DictTable), ARENA_ZERO);
+	t->media = media;
+	t->mask = media->mask;
+	t->slot = media->slot;
+	t->used = media->used;
+	/* "used" may be behind by a few after power loss: only little tables can become full by that */
+	if (t->mask < SMALL_TABLE)
+	{
+		t->used = 0;
+		for (i = 0; i <= t->mask; i++)
+			t->used += t->slot[i] != 0;
+	}
+	if (d->placement == DICT_HYBRID)
+	{
+		DictTable  *delta = make_in_dram(slots_for(d->values.count - media->covered));
+
+		if (delta == NULL)
+		{
+			arena_free(t);
+			raise_out_of_memory();
+		}
+		fill(delta, index, media->covered);
+		replace(shared, index, &index->delta, delta);
+	}
+	replace(shared, index, &index->table, t);
+	return true;
+}
+
+/* ---- adding ---- */
+
+static inline DictTable *
+table_of(const DictIndex *index, uint64 code)
+{
+	return index->delta != NULL && code >= index->table->media->covered ?
+		index->delta : index->table;
+}
+
+static inline bool
+is_full(const DictTable *t)
+{
+	return t->used * 4 >= (t->mask + 1) * 3;
+}
+
+void
+dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 code)
+{
+	DictionaryHeader *d = index->dictionary;
+
+	if (index->retired != NULL)
+		dict_tables_free_retired(index, false);
+	if (!is_full(table_of(index, code)))
+		return;
+	if (table_of(index, code) == index->delta &&
+		index->delta->used < Max(DICT_MIN_SLOTS, index->table->media->covered / 4))
+		make_delta(shared, index, (index->delta->mask + 1) * 2);
+	else
+		(void) dict_tables_make(shared, index, d->placement,
+								Max(d->values.count, index->table->used * 2), 0);
+}
+
+/*
+ * In the pool the slot is flushed and not drained: a value whose slot is lost is
+ * known to no row that anybody has acknowledged, or gets another code.
+ */
+void
+dict_tables_enter(DictIndex *index, uint64 hash, uint64 code)
+{
+	DictTable  *t = table_of(index, code);
+
+	const uint64 *slot = put_slot(t, hash, code);
+
+	if (t->media != NULL)
+	{
+		t->media->used = t->used;
+		pm_flush(slot, sizeof(uint64));
+		pm_flush(&t->media->used, sizeof(uint64));
+		/* the table may be freed when the lock is released */
+		pm_start_writeback();
+	}
+}
+
+/* ---- placement ---- */
+
+const char *
+dictionary_placement_name(DictPlacement placement)
+{
+	switch (placement)
+	{
+		case DICT_DRAM:
+			return "dram";
+		case DICT_PMEM:
+			return "pmem";
+		case DICT_HYBRID:
+			return "hybrid";
+	}
+	return "unknown";
+}
+
+static void
+dictionary_place(StoreShared *shared, DictionaryHeader *d, DictPlacement placement)
+{
+	DictIndex  *index = dictionary_attach(shared, d);
+	LWLock	   *lock = dictionary_lock(d);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (d->placement != placement)
+	{
+		(void) dict_tables_make(shared, index, placement, d->values.count, 0);
+		SOFORT_STOP("dictionary-index-moved");
+		/* a crash before this: the next start uses what the old placement needs */
+		d->placement = placement;
+		pm_persist(&d->placement, sizeof(d->placement));
+	}
+	LWLockRelease(lock);
+}
+
+/* A dictionary that is being made sees the column's placement, or is seen here. */
+bool
+store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement placement)
+{
+	int			i = column_find(store->header, att);
+	ColumnHeader *c;
+	PMPtr		dictionary;
+
+	if (i < 0)
+		return false;
+	c = column_get(store->header, i);
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	c->dict_placement = (uint8) placement + 1;
+	pm_persist(&c->dict_placement, 1);
+	dictionary = c->dictionary;
+	LWLockRelease(structure_lock(store->id));
+	if (dictionary != PM_NULL)
+		dictionary_place(store->shared, pm_deref(dictionary), placement);
+	return true;
+}
+
+/* A store that nobody knows yet: its columns are to be as those of another one. */
+void
+store_inherit_placements(const RelFileLocator *from, const RelFileLocator *to)
+{
+	const StoreHeader *source = store_find(from);
+	StoreHeader *target = store_find(to);
+	uint64		i;
+	uint64		k;
+
+	if (source == NULL || target == NULL)
+		return;
+	for (i = 0; i < target->columns.count; i++)
+	{
+		ColumnHeader *c = column_get(target, i);
+
+		for (k = 0; k < source->columns.count; k++)
+		{
+			const ColumnHeader *other = column_get(source, k);
+
+			if (other->state == COLUMN_LIVE && other->attnum == c->attnum)
+				c->dict_placement = other->dict_placement;
+		}
+		pm_flush(&c->dict_placement, 1);
+	}
+	pm_drain();
+}

@@ -1,0 +1,54 @@
+-- Indexes of dictionaries in the pool (t/160_power_cuts.pl). A dictionary needs a
+-- thousand rows; from then on steps are small. The first steps make a table whose
+-- columns have dictionaries; values come in tens, so that their indexes grow.
+
+-- step pmem
+CREATE TABLE p (id int, s text, n int) USING sofort;
+SELECT sofort.set_dictionary_placement('p', 's', 'pmem');
+SELECT sofort.set_dictionary_placement('p', 'n', 'pmem');
+-- step pmem rows
+INSERT INTO p SELECT i, repeat('value ', 6) || i % 20, i % 20 * 1000 FROM generate_series(1, 1016) i;
+-- step pmem dictionaries
+INSERT INTO p SELECT i, repeat('value ', 6) || i % 20, i % 20 * 1000 FROM generate_series(1017, 1030) i;
+-- step pmem new values
+INSERT INTO p SELECT i, repeat('value ', 6) || i % 40, i % 40 * 1000 FROM generate_series(1031, 1070) i;
+-- step pmem new values rolled back
+BEGIN;
+INSERT INTO p SELECT i, repeat('never ', 6) || i, -i FROM generate_series(1, 4) i;
+ROLLBACK;
+-- step pmem grows
+INSERT INTO p SELECT i, repeat('value ', 6) || i % 60, i % 60 * 1000 FROM generate_series(1081, 1140) i;
+-- step pmem again
+UPDATE p SET s = repeat('value ', 6) || id % 70, n = id % 70 * 1000 WHERE id > 1120;
+-- step pmem to hybrid
+SELECT sofort.set_dictionary_placement('p', 's', 'hybrid');
+-- step hybrid new values
+INSERT INTO p SELECT i, repeat('value ', 6) || i, i * 1000 FROM generate_series(1141, 1150) i;
+-- step hybrid grows
+INSERT INTO p SELECT i, repeat('value ', 6) || i, i * 1000 FROM generate_series(1151, 1220) i;
+-- step hybrid to dram
+SELECT sofort.set_dictionary_placement('p', 's', 'dram');
+-- step dram new values
+INSERT INTO p SELECT i, repeat('value ', 6) || i, i * 1000 FROM generate_series(1221, 1224) i;
+-- step dram to pmem
+SELECT sofort.set_dictionary_placement('p', 's', 'pmem');
+-- step unused values
+UPDATE p SET s = repeat('later ', 6) || id % 4, n = id % 4 * 1000000 WHERE id > 1000;
+-- step fewer rows
+DELETE FROM p WHERE id < 1000;
+-- step vacuum 1
+VACUUM p;
+-- step vacuum 2
+VACUUM p;
+-- step vacuum 3
+VACUUM p;
+-- step codes again
+INSERT INTO p SELECT i, repeat('again ', 6) || i, i * 10000 FROM generate_series(1, 12) i;
+-- step rewrite
+VACUUM FULL p;
+-- step truncate
+TRUNCATE p;
+-- step after truncate
+INSERT INTO p VALUES (1, 'one', 1);
+-- step drop
+DROP TABLE p;
