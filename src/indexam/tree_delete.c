@@ -53,38 +53,67 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 	}
 }
 
-/* From a leaf in the pool; false: something has changed, start again. */
-static bool
-delete_in_pool(Tree *tree, TreeNode *leaf, uint64 v, const TreeProbe *probe, TreeResult *result)
+/*
+ * Of these entries those that lie in the leaf of the first one, in the pool: they
+ * go by one store, with one drain.  *done: so many of the probes need not be
+ * looked at again.
+ */
+static int
+delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
 {
-	int			slot = leaf_find(tree, leaf, v, probe);
-	TreeTuple  *tuple;
+	TreeTuple  *tuples[SOFORT_LEAF_SLOTS];
+	TreeNode   *leaf;
+	uint64		slots;
+	uint64		rest;
+	uint64		v;
+	int			ntuples = 0;
+	int			i;
 
-	*result = TREE_ABSENT;
-	if (slot < 0)
-		return slot == -1;
-	HOLD_INTERRUPTS();
-	if (!node_latch(leaf, v))
+	do
 	{
+		int			slot = -1;
+
+		leaf = find_leaf(tree, probes[0], &v);
+		slots = 0;
+		for (i = 0; i < n; i++)
+		{
+			slot = leaf_find(tree, leaf, v, probes[i]);
+			if (slot >= 0)
+				slots |= UINT64CONST(1) << slot;
+			else if (i > 0 || slot == -2)
+				break;			/* perhaps it is in the next leaf */
+		}
+		if (slot == -2)
+			continue;
+		*done = i;
+		if (slots == 0)
+			return 0;
+		HOLD_INTERRUPTS();
+		if (node_latch(leaf, v))
+			break;
 		RESUME_INTERRUPTS();
-		return false;
+	} while (true);
+
+	for (rest = slots; rest != 0 && tree->has_tuples; rest &= rest - 1)
+	{
+		tuples[ntuples] = tree_entry_tuple(tree, leaf_entry(tree, pool_leaf(leaf),
+															__builtin_ctzll(rest)));
+		ntuples += tuples[ntuples] != NULL;
 	}
-	tuple = tree_entry_tuple(tree, leaf_entry(tree, pool_leaf(leaf), slot));
-	leaf_remove(tree, leaf, slot);
+	leaf_remove(leaf, slots);
 	node_unlatch(leaf);
 	RESUME_INTERRUPTS();
 	SOFORT_STOP("tree-entry-removed");
-	tree_tuple_release(tree, tuple);
-	tree_count(tree, -1);
-	*result = TREE_DONE;
-	return true;
+	for (i = 0; i < ntuples; i++)
+		tree_tuple_release(tree, tuples[i]);
+	tree_count(tree, -(int64) pg_popcount64(slots));
+	return pg_popcount64(slots);
 }
 
-TreeResult
-tree_delete(Tree *tree, const TreeProbe *probe)
+/* From a tree in DRAM.  False: it is not there. */
+static bool
+delete_one(Tree *tree, const TreeProbe *probe)
 {
-	TreeResult	result;
-
 	for (;;)
 	{
 		uint64		v;
@@ -94,12 +123,6 @@ tree_delete(Tree *tree, const TreeProbe *probe)
 		uint8		copy[TREE_MAX_STRIDE];
 		uint8	   *place;
 
-		if (tree_in_pool(tree))
-		{
-			if (delete_in_pool(tree, leaf, v, probe, &result))
-				return result;
-			continue;
-		}
 		pos = tree_count_before(tree, leaf, v, leaf->data, n, probe, false);
 		if (pos < 0)
 			continue;
@@ -109,7 +132,7 @@ tree_delete(Tree *tree, const TreeProbe *probe)
 		if (!node_unchanged(leaf, v))
 			continue;
 		if (pos >= n || tree_probe_compare(tree, probe, copy) != 0)
-			return TREE_ABSENT;
+			return false;
 
 		HOLD_INTERRUPTS();
 		if (node_latch(leaf, v))
@@ -120,10 +143,27 @@ tree_delete(Tree *tree, const TreeProbe *probe)
 			RESUME_INTERRUPTS();
 			tree_tuple_release(tree, tree_entry_tuple(tree, copy));
 			tree_count(tree, -1);
-			return TREE_DONE;
+			return true;
 		}
 		RESUME_INTERRUPTS();
 	}
+}
+
+int
+tree_delete(Tree *tree, TreeProbe *const *probes, int n)
+{
+	int			deleted = 0;
+	int			i;
+	int			done = 1;
+
+	for (i = 0; i < n; i += done)
+	{
+		if (tree_in_pool(tree))
+			deleted += delete_from_leaf(tree, probes + i, n - i, &done);
+		else
+			deleted += delete_one(tree, probes[i]);
+	}
+	return deleted;
 }
 
 /* Would both fit into one node, with room to spare? */

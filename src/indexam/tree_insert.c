@@ -252,6 +252,7 @@ insert_in_pool(Tree *tree, Descent *d, const uint8 *entry, const TreeProbe *prob
 	int			n = leaf->n;
 	int			slot = leaf_find(tree, leaf, d->version, probe);
 
+	pm_read_miss(slot >= 0 ? 2 : 1);	/* head, entry */
 	if (slot == -2)
 		return TREE_ABSENT;
 	if (slot >= 0)

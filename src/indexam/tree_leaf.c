@@ -240,7 +240,6 @@ leaf_find(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *probe)
 	uint64		slots = leaf_slots(leaf) & slots_with(leaf, fingerprint(tree, probe->bytes));
 	uint8		copy[TREE_MAX_STRIDE];
 
-	pm_read_miss(slots != 0 ? 2 : 1);
 	for (; slots != 0; slots &= slots - 1)
 	{
 		int			slot = __builtin_ctzll(slots);
@@ -278,12 +277,12 @@ leaf_add(Tree *tree, TreeNode *node, const uint8 *entry)
 }
 
 void
-leaf_remove(Tree *tree, TreeNode *node, int slot)
+leaf_remove(TreeNode *node, uint64 slots)
 {
 	TreeLeafNode *leaf = pool_leaf(node);
 
-	pm_store8_persist(&leaf->state, leaf->state & ~(UINT64CONST(1) << slot));
-	leaf->n--;
+	pm_store8_persist(&leaf->state, leaf->state & ~slots);
+	leaf->n -= pg_popcount64(slots);
 }
 
 void

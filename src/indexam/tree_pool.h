@@ -145,8 +145,8 @@ extern int	leaf_find(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe
 /* Into a free slot; latched.  The entry is durable before its bit is set. */
 extern void leaf_add(Tree *tree, TreeNode *node, const uint8 *entry);
 
-/* Out of its slot, durably; latched. */
-extern void leaf_remove(Tree *tree, TreeNode *node, int slot);
+/* What is in these slots goes, durably; latched. */
+extern void leaf_remove(TreeNode *node, uint64 slots);
 
 /* Fill a private, empty leaf with entries and its lower fence; flushed. */
 extern void leaf_fill(Tree *tree, TreeNode *node, const uint8 *low, const uint8 *entries, int n);

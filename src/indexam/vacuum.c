@@ -23,6 +23,8 @@ typedef struct VacuumState
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	TreeLeaf	leaf;
+	EntryPlace *places;			/* of the leaf's entries that go */
+	TreeProbe **probes;
 	EntryPlace	fence;			/* where the next leaf begins */
 	TreeTuple  *fence_tuple;	/* private copy */
 	TreeSweep  *sweep;			/* or NULL */
@@ -54,23 +56,22 @@ static int
 delete_from_leaf(VacuumState *state)
 {
 	Tree	   *tree = state->keys.tree;
-	int			deleted = 0;
+	int			n = 0;
 	int			i;
 
 	for (i = 0; i < state->leaf.n; i++)
 	{
 		uint8	   *entry = state->leaf.entries + i * tree->stride;
 		ItemPointerData tid;
-		EntryPlace	place;
 
 		index_entry_tid(&state->keys, entry, &tid);
 		if (!state->callback(&tid, state->callback_state))
 			continue;
-		keys_place(&place, &state->keys, entry, 0);
-		if (tree_delete(tree, &place.probe) == TREE_DONE)
-			deleted++;
+		keys_place(&state->places[n], &state->keys, entry, 0);
+		state->probes[n] = &state->places[n].probe;
+		n++;
 	}
-	return deleted;
+	return tree_delete(tree, state->probes, n);
 }
 
 /* True: there is another leaf. */
@@ -103,8 +104,11 @@ vacuum_leaf(VacuumState *state, bool first)
 static void
 vacuum_tree(VacuumState *state)
 {
+	int			most = TREE_LEAF_BYTES / state->keys.tree->stride;
 	bool		first = true;
 
+	state->places = palloc(most * sizeof(EntryPlace));
+	state->probes = palloc(most * sizeof(TreeProbe *));
 	state->sweep = tree_sweep_begin(state->keys.tree);
 	while (vacuum_leaf(state, first))
 	{
@@ -117,6 +121,8 @@ vacuum_tree(VacuumState *state)
 	tree_reclaim(state->keys.tree);
 	if (state->fence_tuple != NULL)
 		pfree(state->fence_tuple);
+	pfree(state->places);
+	pfree(state->probes);
 }
 
 static BlockNumber

@@ -251,8 +251,8 @@ extern TreeResult tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *p
 
 /* ---- tree_delete.c ---- */
 
-/* Delete the entry that is equal to the probe: DONE or ABSENT. */
-extern TreeResult tree_delete(Tree *tree, const TreeProbe *probe);
+/* Delete the entries that equal the probes, which are in order.  Returns how many there were. */
+extern int	tree_delete(Tree *tree, TreeProbe *const *probes, int n);
 
 /*
  * Merge underfull nodes on the path to the probe with a neighbour, as long as
