@@ -142,8 +142,8 @@ if ($long)
 		'strategies-tpcc synchronous', 'change-tpcc synchronous', 'resources-tpcc synchronous');
 	plausible(bench('recovery', "$small --tables 2 --columns 3 --rows 2000 worst"), 'worst synchronous');
 	bench('recovery', "$small --small 500 --starts 2 --restart-rows 8000 ready restart");
-	is(scalar(rows('ready.csv')), 4, 'starts');
-	is(scalar(rows('restart.csv')), 16, 'restarts');
+	is(scalar(rows('ready.csv')), 8, 'starts');
+	is(scalar(rows('restart.csv')), 24, 'restarts');
 	plausible(bench('recovery', "$small --heap 2000 --checkpoint 4 heap"), 'against-heap sofort', 'against-heap heap');
 	bench('recovery', "$small fig9");
 	ok(scalar(rows('fig9.csv')) >= 1, 'figure 9');

@@ -478,13 +478,20 @@ experiment_worst()
 
 # ---- D14: restart time ----
 
-# restart_run VARIED AM ROWS DISTINCT: milliseconds from start to the first answer,
-# and of the first statements in a fresh backend that need an index, a dictionary
+# restart_run VARIED SIDE ROWS DISTINCT: milliseconds from start to the first answer,
+# and of the first statements in a fresh backend that need an index, a dictionary.
+# SIDE: sofort, heap; sofort with index and dictionaries in the pool
 restart_run()
 {
-	local am=$2 name=restart-$2-$3-$4 first indexed insert
+	local side=$2 am=${2%% *} name first indexed insert
+	name=restart-$am-$3-$4
 	template "$name" "$am" load_restart "$am" "$3" "$4"
 	start_copy "$name" || return 1
+	if [ "$side" != "$am" ]; then
+		place t_pkey || { discard run; return 0; }
+		psql run bench -c "SELECT sofort.set_dictionary_placement('t', c, '$persistent') FROM unnest('{a,b,c}'::name[]) c" >/dev/null ||
+			die 1 "placement of dictionaries"
+	fi
 	psql run bench -c "CHECKPOINT" -c "UPDATE t SET b = b + 1 WHERE k % 10 = 0"
 	kill9_server run
 	launch_server run
@@ -492,8 +499,8 @@ restart_run()
 		die 1 "the server does not come back"
 	indexed=$("$CLIENT" lookup "$(conninfo run bench)" "SELECT b FROM t WHERE k = 5" "${SERVER_START[run]}")
 	insert=$("$CLIENT" lookup "$(conninfo run bench)" "INSERT INTO t SELECT 0, a, b, c FROM t WHERE k = 6 RETURNING k" "${SERVER_START[run]}")
-	echo "$1,$am,$3,$4,$first,${indexed#* },${insert#* }" >>"$OUT/restart.csv"
-	say "  $1: $am, $3 rows, $4 distinct: first answer $first ms; first statement with an index ${indexed#* } ms, with a dictionary ${insert#* } ms"
+	echo "$1,$side,$3,$4,$first,${indexed#* },${insert#* }" >>"$OUT/restart.csv"
+	say "  $1: $side, $3 rows, $4 distinct: first answer $first ms; first statement with an index ${indexed#* } ms, with a dictionary ${insert#* } ms"
 	discard run
 }
 
@@ -503,12 +510,12 @@ experiment_restart()
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
 	echo "varied,am,rows,distinct,first_answer_ms,first_lookup_ms,first_insert_ms" >"$OUT/restart.csv"
 	d=$((restart_rows / 200))
-	for am in sofort heap; do
+	for am in sofort "sofort $persistent" heap; do
 		for n in 8 4 2 1; do
-			restart_run rows $am $((restart_rows / n)) $((d > 10 ? d : 10))
+			restart_run rows "$am" $((restart_rows / n)) $((d > 10 ? d : 10))
 		done
 		for n in 1000 100 10 4; do
-			restart_run distinct $am "$restart_rows" $((restart_rows / n > 10 ? restart_rows / n : 10))
+			restart_run distinct "$am" "$restart_rows" $((restart_rows / n > 10 ? restart_rows / n : 10))
 		done
 	done
 	{
@@ -525,36 +532,51 @@ experiment_restart()
 
 # ---- the start itself ----
 
+# ready_starts PLACEMENT SUBSCRIBERS: of the running copy
+ready_starts()
+{
+	local k added lookup
+	for ((k = 1; k <= starts; k++)); do
+		[ "$1" != dram ] || wait_rebuilt run
+		"$CLIENT" run "$(conninfo run bench)" tatp "$2" tatp - "$clients" 3 >"$W/raw" &
+		LOADER=$!
+		sleep 2
+		kill9_server run
+		wait $LOADER
+		: >"$W/log/run.log"
+		launch_server run
+		lookup=$("$CLIENT" lookup "$(conninfo run bench)" "SELECT s_id FROM subscriber WHERE s_id = 77" "${SERVER_START[run]}")
+		added=$(sed -nE 's/.*sofort pool ".*" is ready in ([0-9.]+) ms.*/\1/p' "$W/log/run.log" | head -n 1)
+		[ -n "$added" ] && [ -n "$lookup" ] || { cat "$W/log/run.log" >&2; die 1 "the server's log does not say what sofort added"; }
+		echo "$1,$2,$k,$added,${lookup#* },$(calc %.3f "$added + ${lookup#* }")" >>"$OUT/ready.csv"
+		say "  $1, $2 subscribers, start $k: sofort added $added ms, first lookup in a fresh backend ${lookup#* } ms"
+	done
+}
+
 experiment_ready()
 {
-	local n k added lookup best
+	local n p
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
-	echo "subscribers,start,added_ms,first_lookup_ms,sum_ms" >"$OUT/ready.csv"
+	echo "placement,subscribers,start,added_ms,first_lookup_ms,sum_ms" >"$OUT/ready.csv"
 	for n in "$subscribers" "$small"; do
 		tatp_template sofort "$n"
-		start_copy "tatp-sofort-$n" || return 0
-		for ((k = 1; k <= starts; k++)); do
-			wait_rebuilt run
-			"$CLIENT" run "$(conninfo run bench)" tatp "$n" tatp - "$clients" 3 >"$W/raw" &
-			LOADER=$!
-			sleep 2
-			kill9_server run
-			wait $LOADER
-			: >"$W/log/run.log"
-			launch_server run
-			lookup=$("$CLIENT" lookup "$(conninfo run bench)" "SELECT s_id FROM subscriber WHERE s_id = 77" "${SERVER_START[run]}")
-			added=$(sed -nE 's/.*sofort pool ".*" is ready in ([0-9.]+) ms.*/\1/p' "$W/log/run.log" | head -n 1)
-			[ -n "$added" ] && [ -n "$lookup" ] || { cat "$W/log/run.log" >&2; die 1 "the server's log does not say what sofort added"; }
-			echo "$n,$k,$added,${lookup#* },$(calc %.3f "$added + ${lookup#* }")" >>"$OUT/ready.csv"
-			say "  $n subscribers, start $k: sofort added $added ms, first lookup in a fresh backend ${lookup#* } ms"
+		for p in $persistent dram; do
+			if start_copy "tatp-sofort-$n" "sofort.recovery_mode = instant" && { [ "$p" = dram ] || place $order; }; then
+				ready_starts "$p" "$n"
+			fi
+			discard run
 		done
-		discard run
 	done
-	best() { awk -F, -v n="$1" 'NR > 1 && $1 == n && (m == "" || $5 < m) { m = $5 } END { print m }' "$OUT/ready.csv"; }
-	verdict "start and first lookup, $subscribers subscribers, ms" "$(best "$subscribers")" "<=" 50
-	verdict "the same, $subscribers / $small subscribers" "$(ratio "$(best "$subscribers")" "$(best "$small")")" "<=" 1.2
-	plot ready.svg --title "What sofort adds to the start, plus the first lookup" --x start --y sum_ms --series subscribers --points \
-		--ylabel ms <"$OUT/ready.csv"
+	best() { awk -F, -v p="$1" -v n="$2" 'NR > 1 && $1 == p && $2 == n && (m == "" || $6 < m) { m = $6 } END { print m }' "$OUT/ready.csv"; }
+	for p in $persistent dram; do
+		[ -n "$(best "$p" "$subscribers")" ] && [ -n "$(best "$p" "$small")" ] || continue
+		verdict "$p: start and first lookup, $subscribers subscribers, ms" "$(best "$p" "$subscribers")" "<=" 50
+		verdict "$p: the same, $subscribers / $small subscribers" "$(ratio "$(best "$p" "$subscribers")" "$(best "$p" "$small")")" "<=" 1.2
+	done
+	{
+		echo "start,sum_ms,series"
+		awk -F, 'NR > 1 { print $3 "," $6 "," $1 " " $2 }' "$OUT/ready.csv"
+	} | plot ready.svg --title "What sofort adds to the start, plus the first lookup" --x start --y sum_ms --series series --points --ylabel ms
 }
 
 # ---- against heap ----
