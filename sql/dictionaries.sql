@@ -101,6 +101,7 @@ SELECT sofort.set_dictionary_placement('e', 'missing', 'pmem');
 SELECT sofort.set_dictionary_placement('e', 'ctid', 'pmem');
 SELECT sofort.set_dictionary_placement('pg_class', 'relname', 'pmem');
 SELECT sofort.set_dictionary_placement('d_pkey', 'id', 'pmem');
+SELECT sofort.set_dictionary_placement(0, 'id', 'pmem');
 CREATE ROLE regress_sofort_dictionaries;
 GRANT USAGE ON SCHEMA reg_dictionaries, sofort TO regress_sofort_dictionaries;
 GRANT ALL ON e TO regress_sofort_dictionaries;

@@ -57,7 +57,11 @@ sofort_set_dictionary_placement(PG_FUNCTION_ARGS)
 	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
 					   get_rel_name(relid));
-	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	rel = try_relation_open(relid, ShareUpdateExclusiveLock);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
 	if ((rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW) ||
 		rel->rd_rel->relam != exec_table_am_oid())
 		ereport(ERROR,
