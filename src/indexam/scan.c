@@ -157,6 +157,7 @@ kill_current(IndexScanDesc scan, ScanState *so)
 {
 	ScanBatch  *batch = &so->batch;
 	EntryPlace	place;
+	TreeProbe  *probe = &place.probe;
 
 	if (!so->started || batch->collected != NULL || batch->item < 0 ||
 		batch->item >= batch->n || scan->xs_snapshot == NULL ||
@@ -164,8 +165,7 @@ kill_current(IndexScanDesc scan, ScanState *so)
 		return;
 	epoch_enter();
 	keys_place(&place, &so->keys, batch_entry(so, batch->item), 0);
-	if (tree_delete(so->keys.tree, &place.probe) == TREE_DONE)
-		batch->killed++;
+	batch->killed += tree_delete(so->keys.tree, &probe, 1);
 	epoch_exit();
 }
 
