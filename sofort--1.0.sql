@@ -186,6 +186,23 @@ COMMENT ON COLUMN tables.blocks IS 'virtual blocks of up to 256 row versions';
 COMMENT ON COLUMN tables.pool_bytes IS 'bytes in the pool, dictionaries and long values included';
 COMMENT ON COLUMN tables.dram_bytes IS 'bytes in DRAM, without indexes';
 
+CREATE FUNCTION relation_size(regclass) RETURNS bigint
+AS 'MODULE_PATHNAME', 'sofort_relation_size' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION relation_size(regclass) IS
+    'pg_relation_size(): of a sofort table its virtual blocks of 8192 bytes, of a sofort index its bytes in pool and DRAM';
+CREATE FUNCTION relation_size(regclass, text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'sofort_relation_size' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION relation_size(regclass, text) IS 'pg_relation_size() of a fork; see relation_size(regclass)';
+CREATE FUNCTION table_size(regclass) RETURNS bigint
+AS 'MODULE_PATHNAME', 'sofort_table_size' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION table_size(regclass) IS 'pg_table_size(): of sofort tables and indexes their bytes in pool and DRAM';
+CREATE FUNCTION indexes_size(regclass) RETURNS bigint
+AS 'MODULE_PATHNAME', 'sofort_indexes_size' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION indexes_size(regclass) IS 'pg_indexes_size(), with the bytes of sofort indexes in pool and DRAM';
+CREATE FUNCTION total_relation_size(regclass) RETURNS bigint
+AS 'MODULE_PATHNAME', 'sofort_total_relation_size' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION total_relation_size(regclass) IS 'pg_total_relation_size(): table_size() and indexes_size()';
+
 CREATE FUNCTION column_info(
     relation regclass,
     OUT attnum smallint, OUT type_oid oid, OUT encoding text, OUT width integer,

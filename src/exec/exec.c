@@ -382,6 +382,7 @@ exec_init(void)
 	next_object_access = object_access_hook;
 	object_access_hook = exec_object_access;
 	statement_init();
+	row_compare_init();
 	RegisterXactCallback(exec_xact_callback, NULL);
 	RegisterSubXactCallback(exec_subxact_callback, NULL);
 	CacheRegisterSyscacheCallback(AMNAME, access_methods_changed, (Datum) 0);

@@ -176,5 +176,10 @@ extern void continuation_end_of_xact(void);
 extern List *continuation_waiting_tables(void);
 extern void continuation_check_locks(List *tables);
 extern void continuation_check_database(const char *name);
+/* ---- row_compare.c ---- */
+extern void row_compare_init(void);
+
+/* ---- sizes.c ---- */
+extern void sizes_replace(Query *query);
 
 #endif							/* SOFORT_EXEC_INTERNAL_H */

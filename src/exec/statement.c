@@ -235,6 +235,8 @@ statement_planner(Query *query, const char *text, int options, ParamListInfo par
 	PlannedStmt *plan;
 	bool		stale = false;
 
+	if (OidIsValid(exec_table_am_oid()))
+		sizes_replace(query);
 	h.table_am = exploring || !workload_enabled() || IsParallelWorker() ? InvalidOid :
 		exec_table_am_oid();
 	if (OidIsValid(h.table_am))

@@ -78,7 +78,7 @@ index_form_private_entry(const IndexKeys *keys, const Datum *values, const bool 
 
 	check_tid(keys->index, tid);
 	needs_tuple = keys_encode(format, values, isnull, entry);
-	tree_entry_set_row(entry + format->key_len, row_from_tid(tid));
+	tree_entry_set_row(entry + format->key_len, position_from_tid(tid));
 	if (!format->has_tuples)
 		return;
 	if (needs_tuple)

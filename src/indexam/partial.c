@@ -177,7 +177,7 @@ add_entry(SegmentBuild *build, const Datum *values, const bool *isnull, BlockNum
 	uint8	   *entry = build->entries + build->n * build->partial->stride;
 	ItemPointerData tid;
 
-	row_to_tid((uint64) block * SOFORT_BLOCK_ROWS + index, &tid);
+	row_to_tid(build->store, (uint64) block * SOFORT_BLOCK_ROWS + index, &tid);
 	index_form_entry(build->keys, values, isnull, &tid, entry);
 	if (entry_tuple(build->partial, entry) != NULL)
 		build->tuples++;

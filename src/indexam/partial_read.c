@@ -463,7 +463,7 @@ collect_root(Collector *c, BlockNumber block, int index)
 	if (!store_root_is_wanted(c->store, root, 0, c->partial->before))
 		return;
 	store_chain_values(c->store, root, c->atts, c->keys->format.natts, values, isnull);
-	row_to_tid(root, &tid);
+	row_to_tid(c->store, root, &tid);
 	index_form_private_entry(c->keys, values, isnull, &tid, entry, c->set->context);
 	if (within_bounds(c, entry))
 		(void) set_add(c, entry, false);

@@ -69,7 +69,8 @@ check_entry(UniqueCheck *uc, const uint8 *other)
 		return STEP_NEXT;
 	}
 	if (uc->old_before != 0 &&
-		!store_root_is_wanted(store_open(uc->heap), row_from_tid(&tid), 0, uc->old_before))
+		!store_root_is_wanted(store_open(uc->heap), row_from_tid(store_open(uc->heap), &tid), 0,
+							  uc->old_before))
 		return STEP_NEXT;
 	InitDirtySnapshot(dirty);
 	if (!table_index_fetch_tuple_check(uc->heap, &tid, &dirty, NULL))

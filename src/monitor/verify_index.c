@@ -79,7 +79,7 @@ problem(IndexCheck *check, const char *kind, uint64 row, const char *text)
 
 	if (++check->nreports > MAX_REPORTS)
 		return;
-	row_to_tid(row, &tid);
+	row_to_tid(check->store, row, &tid);
 	snprintf(place, sizeof(place), "row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&tid),
 			 ItemPointerGetOffsetNumberNoCheck(&tid));
 	check->report(check->arg, kind, place, text);
@@ -139,7 +139,7 @@ live_key(IndexCheck *check, uint64 row, Key *key)
 	store_decode(check->store, &found, 0, natts, check->slot->tts_values,
 				 check->slot->tts_isnull);
 	ExecStoreVirtualTuple(check->slot);
-	row_to_tid(found.row, &check->slot->tts_tid);
+	row_to_tid(check->store, found.row, &check->slot->tts_tid);
 	check->slot->tts_tableOid = RelationGetRelid(check->rel);
 	GetPerTupleExprContext(check->estate)->ecxt_scantuple = check->slot;
 	if (check->predicate && !ExecQual(check->predicate, GetPerTupleExprContext(check->estate)))
@@ -190,7 +190,7 @@ search_finds(IndexCheck *check, const Key *key, uint64 row)
 	scan->ignore_killed_tuples = false;
 	index_rescan(scan, scankeys, check->nkeys, NULL, 0);
 	tid = index_getnext_tid(scan, ForwardScanDirection);
-	found = tid != NULL && row_from_tid(tid) == row;
+	found = tid != NULL && row_from_tid(check->store, tid) == row;
 	index_endscan(scan);
 	return found;
 }
@@ -301,7 +301,7 @@ visit_entry(void *arg, const Datum *values, const bool *isnull, const ItemPointe
 
 	memcpy(entry.values, values, check->natts * sizeof(Datum));
 	memcpy(entry.isnull, isnull, check->natts * sizeof(bool));
-	check_entry(check, &entry, row_from_tid(tid));
+	check_entry(check, &entry, row_from_tid(check->store, tid));
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(check->row_context);
 	ResetPerTupleExprContext(check->estate);

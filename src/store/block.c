@@ -379,7 +379,8 @@ grow(StoreDesc *store)
 	uint32		n = 1;
 
 	shape = shape_get(header, pg_atomic_read_u32(&store->shared->current_shape));
-	if (b >= (uint64) MaxBlockNumber - STORE_RUN_MAX)
+	if (store_tid_blocks_of(store, (BlockNumber) b + STORE_RUN_MAX) >= (uint64) MaxBlockNumber ||
+		b >= (uint64) MaxBlockNumber - STORE_RUN_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("table has reached its maximum number of rows"),
@@ -455,6 +456,8 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if (!shared->append_ready)
 		find_append_position(store);
+	if (store->header->nblocks == 0)
+		tid_decide(rel, store);
 	if (FREE_COUNT(pg_atomic_read_u64(&shared->append)) == 0 ||
 		(force && !append_shape_is_current(store)))
 	{

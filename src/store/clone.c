@@ -322,6 +322,7 @@ clone_store(StoreHeader *target, const StoreHeader *source)
 	{
 		pm_vector_reserve(&target->blocks, b - 1, target->id, STORE_METADATA);
 		pm_vector_publish(&target->blocks, b);
+		tid_copy(target, source);
 		pm_store8_persist(&target->nblocks, b);
 	}
 }

@@ -332,6 +332,15 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 	struct StoreLocal *local = store->local;
 	int			misfit;
 
+	if (unlikely(store->header->nblocks == 0))
+		tid_note_row(rel, store, values, isnull);
+	if (old != NULL && store->header->tid_fill != 0 && space_reserve_near(rel, store, old->row))
+	{
+		if (fill_row(store, local->near.row, values, isnull, old, ref) == FITS)
+			return &local->near;
+		space_give(store->shared, local->near.row, 1);
+		local->near.count = 0;
+	}
 	space_reserve(rel, store, 1);
 	misfit = fill_row(store, local->main.row, values, isnull, old, ref);
 	if (likely(misfit == FITS))
@@ -375,11 +384,16 @@ prefetch_row(StoreDesc *store, uint64 row)
 }
 
 uint64
-store_next_row(Relation rel, StoreDesc *store)
+store_next_row(Relation rel, StoreDesc *store, const RowRef *old)
 {
-	space_reserve(rel, store, 1);
-	prefetch_row(store, store->local->main.row);
-	return store->local->main.row;
+	const Reservation *r = &store->local->main;
+
+	if (unlikely(store->header->tid_fill != 0) && space_reserve_near(rel, store, old->row))
+		r = &store->local->near;
+	else
+		space_reserve(rel, store, 1);
+	prefetch_row(store, r->row);
+	return r->row;
 }
 
 void
@@ -400,6 +414,8 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 {
 	Reservation *r;
 
+	if (unlikely(store->header->nblocks == 0))
+		tid_note_row(rel, store, values, isnull);
 	if (store->local->main.count == 0)
 		space_reserve(rel, store, SOFORT_BLOCK_ROWS);
 	r = place_row(rel, store, values, isnull, NULL, ref);
@@ -442,6 +458,8 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 {
 	int			done = 0;
 
+	if (unlikely(store->header->nblocks == 0) && n > 0)
+		tid_note_row(rel, store, values[0], isnull[0]);
 	while (done < n)
 	{
 		int			k;

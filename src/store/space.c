@@ -379,6 +379,7 @@ space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
 	{
 		purge_list(shared, &shared->free, block, n);
 		purge_list(shared, &shared->free_older, block, n);
+		spread_forget_blocks(shared, block, n);
 	}
 	LWLockRelease(space_lock(shared->id));
 	return ok;
@@ -407,6 +408,7 @@ space_free_all(StoreShared *shared)
 	shared->free = shared->free_older = NULL;
 	shared->quarantine_head = shared->quarantine_tail = NULL;
 	pg_atomic_write_u32(&shared->nfree, 0);
+	spread_forget_all(shared);
 }
 
 /* ---- reservations ---- */
@@ -426,7 +428,12 @@ static bool
 take_append(StoreDesc *store, uint32 want, Reservation *r)
 {
 	pg_atomic_uint64 *append = &store->shared->append;
-	uint64		a = pg_atomic_read_u64(append);
+	bool		spread = store->header->tid_fill != 0;
+	uint64		a;
+
+	if (spread)
+		spread_step_over(store);
+	a = pg_atomic_read_u64(append);
 
 	while (FREE_COUNT(a) > 0)
 	{
@@ -434,10 +441,18 @@ take_append(StoreDesc *store, uint32 want, Reservation *r)
 		uint32		n = Min(want, FREE_COUNT(a));
 
 		n = Min(n, SOFORT_BLOCK_ROWS - row % SOFORT_BLOCK_ROWS);
+		if (spread && (n = spread_room(store, row, n)) == 0)
+		{
+			spread_step_over(store);
+			a = pg_atomic_read_u64(append);
+			continue;
+		}
 		if (pg_atomic_compare_exchange_u64(append, &a, FREE_MAKE(row + n, FREE_COUNT(a) - n)))
 		{
 			r->row = row;
 			r->count = n;
+			if (spread)
+				spread_step_over(store);	/* updates may want them now */
 			return true;
 		}
 	}
@@ -462,6 +477,8 @@ space_reserve(Relation rel, StoreDesc *store, uint32 want)
 	{
 		while (!take_append(store, want, r))
 			block_extend(rel, store, false);
+		if (store->header->tid_fill != 0)
+			spread_complete_block(rel, store);
 	}
 	r->grow = r->grow == 0 ? 1 : Min(Max(want * 2, 2), SOFORT_BLOCK_ROWS);
 }
@@ -505,6 +522,31 @@ space_reserve_other(Relation rel, StoreDesc *store)
 	}
 }
 
+/*
+ * The near reservation holds a row of the block in which "row" lies (see
+ * spread.c); false if there is none.
+ */
+bool
+space_reserve_near(Relation rel, StoreDesc *store, uint64 row)
+{
+	struct StoreLocal *local = store->local;
+	uint64		tid_block = row_to_ordinal(row) / store->header->tid_rows;
+
+	if (local->near.count > 0)
+	{
+		if (local->near_block == tid_block)
+			return true;
+		space_give(store->shared, local->near.row, 1);
+		local->near.count = 0;
+	}
+	if (!spread_take(rel, store, row, &local->near.row))
+		return false;
+	activate(local);
+	local->near.count = 1;
+	local->near_block = tid_block;
+	return true;
+}
+
 static void
 give_back(StoreShared *shared, Reservation *r)
 {
@@ -534,6 +576,7 @@ space_end_of_xact(void)
 		local->avoid_older = false;
 		give_back(local->desc.shared, &local->main);
 		give_back(local->desc.shared, &local->other);
+		give_back(local->desc.shared, &local->near);
 	}
 }
 
@@ -546,4 +589,5 @@ space_forget(struct StoreLocal *local)
 	local->is_active = false;
 	memset(&local->main, 0, sizeof(Reservation));
 	memset(&local->other, 0, sizeof(Reservation));
+	memset(&local->near, 0, sizeof(Reservation));
 }

@@ -255,7 +255,42 @@ store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
 /* ---- giving blocks back ---- */
 
 static bool
-run_is_empty(StoreDesc *store, uint64 first, uint32 n)
+row_is_empty(StoreDesc *store, uint64 row)
+{
+	RowRef		ref;
+
+	return store_locate(store, row, &ref) && word_read(&ref.words->begin) == WORD_EMPTY;
+}
+
+/*
+ * Rows that are kept for updates (see tid.c) stay as long as their block, as
+ * PostgreSQL counts, has rows.
+ */
+static bool
+spares_are_wanted(StoreDesc *store, uint64 first, uint64 n)
+{
+	uint32		tid_rows = store->header->tid_rows;
+	uint64		ordinal = row_to_ordinal(first * SOFORT_BLOCK_ROWS);
+	uint64		end = row_to_ordinal((first + n) * SOFORT_BLOCK_ROWS);
+
+	if (store->header->tid_fill == 0)
+		return false;
+	ordinal -= ordinal % tid_rows;
+	end += tid_rows - 1;
+	end -= end % tid_rows;
+	for (; ordinal < end; ordinal++)
+	{
+		RowRef		ref;
+
+		if (store_locate(store, row_from_ordinal(ordinal), &ref) &&
+			word_read(&ref.words->begin) != WORD_EMPTY)
+			return true;
+	}
+	return false;
+}
+
+static bool
+run_is_empty(StoreDesc *store, uint64 first, uint64 n)
 {
 	uint64		b;
 
@@ -264,15 +299,10 @@ run_is_empty(StoreDesc *store, uint64 first, uint32 n)
 		uint32		i;
 
 		for (i = 0; i < block_capacity(b); i++)
-		{
-			RowRef		ref;
-
-			if (!store_locate(store, b * SOFORT_BLOCK_ROWS + i, &ref) ||
-				word_read(&ref.words->begin) != WORD_EMPTY)
+			if (!row_is_empty(store, b * SOFORT_BLOCK_ROWS + i))
 				return false;
-		}
 	}
-	return true;
+	return !spares_are_wanted(store, first, n);
 }
 
 /* The append position stays where it is. */

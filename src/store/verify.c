@@ -261,7 +261,7 @@ verify_row(const Verify *v, const RowRef *ref)
 
 	if (begin == WORD_EMPTY)
 		return;
-	row_to_tid(ref->row, &tid);
+	row_to_tid(v->store, ref->row, &tid);
 	snprintf(place, sizeof(place), "row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&tid),
 			 ItemPointerGetOffsetNumberNoCheck(&tid));
 	verify_word(v, place, "begin", begin, true);

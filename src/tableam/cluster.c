@@ -289,7 +289,7 @@ visit_sort(CopyState *copy, const RowRef *ref, void *arg)
 
 	store_decode(copy->source, ref, 0, desc->natts, copy->values, copy->isnull);
 	tuple = heap_form_tuple(desc, copy->values, copy->isnull);
-	row_to_tid(ref->row, &tuple->t_self);
+	row_to_tid(copy->source, ref->row, &tuple->t_self);
 	tuplesort_putheaptuple((Tuplesortstate *) arg, tuple);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(copy->per_row);
@@ -314,7 +314,7 @@ copy_by_sort(CopyState *copy, Relation index)
 		RowRef		ref;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!store_locate(copy->source, row_from_tid(&tuple->t_self), &ref))
+		if (!store_locate(copy->source, row_from_tid(copy->source, &tuple->t_self), &ref))
 			elog(ERROR, "row version has vanished while its table was sorted");
 		copy_version(copy, &ref);
 		pgstat_progress_update_param(PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN, ++written);
@@ -342,9 +342,12 @@ tableam_copy_for_cluster(Relation from, Relation to, Relation index, bool use_so
 		copy_by_index_scan(&copy, index);
 	copy_end(&copy);
 
-	/* nothing to freeze, see ddl.c */
-	*xid_cutoff = InvalidTransactionId;
-	*multi_cutoff = InvalidMultiXactId;
+	/* nothing to freeze, see ddl.c; but a TOAST table gets the same horizon */
+	if (!OidIsValid(from->rd_rel->reltoastrelid) && !OidIsValid(to->rd_rel->reltoastrelid))
+	{
+		*xid_cutoff = InvalidTransactionId;
+		*multi_cutoff = InvalidMultiXactId;
+	}
 	*num_tuples = counts.copied;
 	*tups_vacuumed = counts.removed;
 	*tups_recently_dead = counts.recently_dead;

@@ -32,18 +32,6 @@
 
 #define SAMPLE_BLOCKS			16
 
-/* Row ids with storage in the first n blocks: 8, 16, 32, 64, 128, 256, 256 ... */
-static double
-capacity(BlockNumber n)
-{
-	double		rows = 0;
-
-	for (BlockNumber b = 0; b < Min(n, STORE_SMALL_BLOCKS); b++)
-		rows += SOFORT_FIRST_BLOCK_ROWS << b;
-	return n <= STORE_SMALL_BLOCKS ? rows :
-		rows + (double) (n - STORE_SMALL_BLOCKS) * SOFORT_BLOCK_ROWS;
-}
-
 /* Rows that are not ended, extrapolated from a few blocks. */
 static double
 sampled_rows(StoreDesc *store, BlockNumber nblocks)
@@ -54,7 +42,7 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 
 	for (BlockNumber b = 0; b < nblocks; b += step)
 	{
-		looked += capacity(b + 1) - capacity(b);
+		looked += (double) store_capacity(b + 1) - (double) store_capacity(b);
 		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
 		{
 			RowRef		ref;
@@ -68,7 +56,7 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 				live++;
 		}
 	}
-	return looked == 0 ? 0 : live * capacity(nblocks) / looked;
+	return looked == 0 ? 0 : live * (double) store_capacity(nblocks) / looked;
 }
 
 /*
@@ -105,7 +93,7 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 
 	store_row_counts(store, &live, &dead);
 	rows = (double) live;
-	if (rows + (double) dead < capacity(nblocks) / 2)
+	if (rows + (double) dead < (double) store_capacity(nblocks) / 2)
 		rows = sampled_rows(store, nblocks);
 	npages = ceil((rows + (double) dead) /
 				  (HEAP_PAGE_BYTES / (MAXALIGN(width) + LINE_POINTER_BYTES)));

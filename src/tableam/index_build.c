@@ -123,7 +123,7 @@ feed(BuildState *build, uint64 root, const RowRef *ref, bool alive)
 		note_difference(build, root, ref);
 	if (build->anyvisible)
 		store_make_root_durable(build->store, root);
-	row_to_tid(root, &tid);
+	row_to_tid(build->store, root, &tid);
 	build->callback(build->index, &tid, build->values, build->isnull, alive,
 					build->callback_state);
 }
@@ -152,7 +152,7 @@ wait_for_writer(BuildState *build, TransactionId xid, const RowRef *ref)
 {
 	ItemPointerData tid;
 
-	row_to_tid(ref->row, &tid);
+	row_to_tid(build->store, ref->row, &tid);
 	XactLockTableWait(xid, build->rel, &tid, XLTW_InsertIndexUnique);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -307,13 +307,8 @@ next_root(StoreDesc *store, uint64 *position, uint64 end, RowRef *ref)
 	{
 		uint64		begin;
 
-		if (!store_locate(store, row_from_position(*position), ref))
-		{
-			/* the block has no storage; but block 0 is several, of which some may have none */
-			if (*position >= SOFORT_BLOCK_ROWS)
-				return false;
-			continue;
-		}
+		if (!store_locate(store, row_from_position(store, *position), ref))
+			continue;			/* it has no storage (but those behind it may have some) */
 		begin = word_read(&ref->words->begin);
 		if (begin != WORD_EMPTY && WORD_TAG(begin) != WORD_TAG_ABORTED &&
 			(begin & BEGIN_HEAP_ONLY) == 0)
@@ -326,7 +321,7 @@ static void
 build_block(BuildState *build, BlockNumber block)
 {
 	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
-	uint64		end = position + SOFORT_BLOCK_ROWS;
+	uint64		end = position + store_rows_in(build->store, block);
 	RowRef		root;
 
 	pm_read_miss(store_blocks_in(build->store, block));
@@ -445,7 +440,7 @@ validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
 			   ValidateIndexState *state)
 {
 	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
-	uint64		end = position + SOFORT_BLOCK_ROWS;
+	uint64		end = position + store_rows_in(build->store, block);
 	RowRef		root;
 	RowRef		found;
 
@@ -459,7 +454,7 @@ validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
 							   NULL))
 			continue;
 		state->htups += 1;
-		row_to_tid(root.row, &tid);
+		row_to_tid(build->store, root.row, &tid);
 		if (cursor_contains(cursor, &tid) || !form_entry(build, &found))
 			continue;
 		if (found.row != root.row)

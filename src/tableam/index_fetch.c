@@ -28,7 +28,7 @@ typedef struct SofortIndexFetch
 bool
 tableam_locate(StoreDesc *store, const ItemPointerData *tid, RowRef *ref)
 {
-	return row_tid_is_valid(tid) && store_locate(store, row_from_tid(tid), ref) &&
+	return row_tid_is_valid(tid) && store_locate(store, row_from_tid(store, tid), ref) &&
 		word_read(&ref->words->begin) != WORD_EMPTY;
 }
 
@@ -38,13 +38,13 @@ tableam_locate(StoreDesc *store, const ItemPointerData *tid, RowRef *ref)
  * other without a page lock that covers both steps.
  */
 static void
-predicate_lock_version(Relation rel, const RowRef *ref, Snapshot snapshot)
+predicate_lock_version(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
 {
 	ItemPointerData tid;
 
 	if (!CheckForSerializableConflictOutNeeded(rel, snapshot))
 		return;
-	row_to_tid(ref->row, &tid);
+	row_to_tid(store, ref->row, &tid);
 	PredicateLockTID(rel, &tid, snapshot, txn_word_xid(word_read(&ref->words->begin)));
 	txn_serializable_conflict_out(rel, ref->words, true, snapshot);
 }
@@ -58,7 +58,7 @@ tableam_row_visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot 
 	if (CheckForSerializableConflictOutNeeded(rel, snapshot))
 		txn_serializable_conflict_out(rel, ref->words, visible, snapshot);
 	if (visible)
-		predicate_lock_version(rel, ref, snapshot);
+		predicate_lock_version(rel, store, ref, snapshot);
 	return visible;
 }
 
@@ -69,7 +69,7 @@ tableam_fetch_chain(Relation rel, StoreDesc *store, uint64 root, Snapshot snapsh
 {
 	if (!store_chain_fetch(rel, store, root, snapshot, found, all_dead))
 		return false;
-	predicate_lock_version(rel, found, snapshot);
+	predicate_lock_version(rel, store, found, snapshot);
 	return true;
 }
 
@@ -144,7 +144,7 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 		found = false;
 	else
 	{
-		fetch->root = row_from_tid(tid);
+		fetch->root = row_from_tid(fetch->store, tid);
 		found = tableam_fetch_chain(data->rel, fetch->store, fetch->root, snapshot,
 									&fetch->last, all_dead);
 	}
@@ -153,7 +153,7 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 	*call_again = found && !IsMVCCSnapshot(snapshot);
 	if (found)
 	{
-		row_to_tid(fetch->last.row, tid);
+		row_to_tid(fetch->store, fetch->last.row, tid);
 		tableam_store_row(slot, data->rel, fetch->store, &fetch->last);
 	}
 	return found;
@@ -189,7 +189,7 @@ tableam_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 
 			epoch_enter();
 			live = !row_tid_is_valid(&entry->tid) ||
-				store_chain_fetch(rel, store, row_from_tid(&entry->tid), &non_vacuumable,
+				store_chain_fetch(rel, store, row_from_tid(store, &entry->tid), &non_vacuumable,
 								  &found, &all_dead);
 			epoch_exit();
 			status->knowndeletable = !live && all_dead;
@@ -285,7 +285,7 @@ tableam_tuple_get_latest_tid(TableScanDesc base, ItemPointer tid)
 		{
 			CHECK_FOR_INTERRUPTS();
 			if (latest_in_chain(base, store, &ref, &newest, &found))
-				row_to_tid(found, tid);
+				row_to_tid(store, found, tid);
 			if (!store_successor(store, &newest, &successor))
 				break;
 			ref = successor;

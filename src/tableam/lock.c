@@ -87,7 +87,7 @@ find_next_version(Relation rel, StoreDesc *store, const RowRef *ref, CommandId c
 		if (word_read(&next->words->begin) != begin || !TransactionIdIsValid(xid))
 			continue;
 
-		row_to_tid(next->row, &tid);
+		row_to_tid(store, next->row, &tid);
 		/* rows are stamped, or undone, before a transaction's lock goes */
 		if (!wait_for_xact(rel, xid, &tid, policy))
 			return TM_WouldBlock;
@@ -207,7 +207,7 @@ tableam_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 		if (result != TM_Ok)
 			return result;
 		ref = next;
-		row_to_tid(ref.row, tid);
+		row_to_tid(store, ref.row, tid);
 		tmfd->traversed = true;
 	}
 

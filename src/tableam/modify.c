@@ -30,7 +30,7 @@ tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
 {
 	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words};
 
-	row_to_tid(ref->row, &row.tid);
+	row_to_tid(store, ref->row, &row.tid);
 	return row;
 }
 
@@ -125,7 +125,7 @@ tableam_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId
 	for (int i = 0; i < nslots; i++)
 	{
 		slots[i]->tts_tableOid = RelationGetRelid(rel);
-		row_to_tid(rows[i], &slots[i]->tts_tid);
+		row_to_tid(store, rows[i], &slots[i]->tts_tid);
 	}
 
 	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
@@ -160,7 +160,7 @@ tableam_fill_ctid(StoreDesc *store, const RowRef *ref, TM_Result result, TM_Fail
 	uint64		end = word_read(&ref->words->end);
 	RowRef		successor;
 
-	row_to_tid(ref->row, &tmfd->ctid);
+	row_to_tid(store, ref->row, &tmfd->ctid);
 	if (WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS)
 		return result;
 	if (end & END_MOVED)
@@ -170,7 +170,7 @@ tableam_fill_ctid(StoreDesc *store, const RowRef *ref, TM_Result result, TM_Fail
 			result = TM_Updated;
 	}
 	else if ((end & END_UPDATED) && store_successor(store, ref, &successor))
-		row_to_tid(successor.row, &tmfd->ctid);
+		row_to_tid(store, successor.row, &tmfd->ctid);
 	return result;
 }
 
@@ -329,7 +329,7 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 	locked = WORD_TAG(old_end) == WORD_TAG_LOCKERS ||
 		(WORD_TAG(old_end) == WORD_TAG_LOCK &&
 		 TransactionIdIsCurrentTransactionId(txn_word_xid(old_end)));
-	txn_log_update(store->id, old.row, store_next_row(rel, store));
+	txn_log_update(store->id, old.row, store_next_row(rel, store, &old));
 	result = txn_claim_row(&old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
 						   wait, tmfd);
 	if (result == TM_Invisible)

@@ -149,7 +149,7 @@ static void
 tableam_collect_rows(SofortScan scan, BlockNumber block)
 {
 	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
-	uint64		last = position + SOFORT_BLOCK_ROWS - 1;
+	uint64		last = position + store_rows_in(scan->store, block) - 1;
 	int			n = 0;
 
 	CHECK_FOR_INTERRUPTS();
@@ -167,13 +167,8 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 		RowRef	   *ref = &scan->rows[n];
 		uint64		begin;
 
-		if (!store_locate(scan->reader, row_from_position(position), ref))
-		{
-			/* it has no storage; but block 0 is several, of which some may have none */
-			if (block > 0)
-				break;
-			continue;
-		}
+		if (!store_locate(scan->reader, row_from_position(scan->reader, position), ref))
+			continue;			/* it has no storage (but those behind it may have some) */
 		begin = word_read(&ref->words->begin);
 		if (begin == WORD_EMPTY)
 			continue;

@@ -71,14 +71,14 @@ tableam_bitmap_block(SofortScan scan, BlockNumber block, const OffsetNumber *off
 			OffsetNumber offset = offsets[i];
 
 			if (offset >= FirstOffsetNumber && offset <= SOFORT_BLOCK_ROWS)
-				add_visible_version(scan, row_from_position(first + offset - 1));
+				add_visible_version(scan, row_from_position(scan->store, first + offset - 1));
 		}
 	}
 	else
 	{
 		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
-			if (is_root(scan, row_from_position(first + i)))
-				add_visible_version(scan, row_from_position(first + i));
+			if (is_root(scan, row_from_position(scan->store, first + i)))
+				add_visible_version(scan, row_from_position(scan->store, first + i));
 	}
 	epoch_exit();
 	return scan->nrows > 0;
@@ -123,23 +123,12 @@ tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
 	return scan->started;
 }
 
-/* The last offset of the current block that may have a row */
-static OffsetNumber
-last_offset(SofortScan scan)
-{
-	uint32		n = store_blocks_in(scan->store, scan->block);
-
-	if (scan->block == 0)
-		return (OffsetNumber) ((SOFORT_FIRST_BLOCK_ROWS << n) - SOFORT_FIRST_BLOCK_ROWS);
-	return store_block(scan->store, store_first_block(scan->block)) ? SOFORT_BLOCK_ROWS : 0;
-}
-
 bool
 tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, TupleTableSlot *slot)
 {
 	SofortScan	scan = (SofortScan) base;
 	TsmRoutine *tsm = state->tsmroutine;
-	OffsetNumber last = last_offset(scan);
+	OffsetNumber last = (OffsetNumber) store_rows_in(scan->store, scan->block);
 
 	for (;;)
 	{
@@ -154,7 +143,8 @@ tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, Tuple
 
 		epoch_enter();
 		visible = store_locate(scan->store,
-							   row_from_position((uint64) scan->block * SOFORT_BLOCK_ROWS +
+							   row_from_position(scan->store,
+												 (uint64) scan->block * SOFORT_BLOCK_ROWS +
 												 offset - 1), &ref) &&
 			word_read(&ref.words->begin) != WORD_EMPTY;
 		if (visible)
@@ -244,7 +234,7 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 		RowRef		ref;
 
 		epoch_enter();
-		if (store_locate(scan->store, row_from_position(position), &ref))
+		if (store_locate(scan->store, row_from_position(scan->store, position), &ref))
 			state = txn_version_state(ref.words, horizon, &xid);
 		epoch_exit();
 

@@ -63,7 +63,7 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 	slot->tts_nvalid = 0;
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
 	slot->tts_tableOid = RelationGetRelid(rel);
-	row_to_tid(ref->row, &slot->tts_tid);
+	row_to_tid(store, ref->row, &slot->tts_tid);
 }
 
 /*
@@ -75,7 +75,7 @@ tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *store, const
 					 uint64 shown_end)
 {
 	slot->tts_tableOid = RelationGetRelid(rel);
-	row_to_tid(ref->row, &slot->tts_tid);
+	row_to_tid(store, ref->row, &slot->tts_tid);
 	if (TTS_IS_SOFORT(slot))
 	{
 		SofortSlot *s = (SofortSlot *) slot;

@@ -111,10 +111,17 @@ entry_is_dead(ItemPointer tid, void *arg)
 
 	if (!row_tid_is_valid(tid))
 		return false;
-	row = row_from_tid(tid);
+	row = row_from_tid(vac->store, tid);
 	if (row < vac->dead[0] || row > vac->dead[vac->ndead - 1])
 		return false;
 	return bsearch(&row, vac->dead, vac->ndead, sizeof(uint64), compare_rows) != NULL;
+}
+
+/* PostgreSQL's number of the block in which a row lies */
+static inline BlockNumber
+tid_block(VacuumState *vac, uint64 row)
+{
+	return (BlockNumber) (row_to_position(vac->store, row) / SOFORT_BLOCK_ROWS);
 }
 
 static IndexVacuumInfo
@@ -174,8 +181,7 @@ free_dead_rows(VacuumState *vac)
 
 		/* a block at a time */
 		while (next < vac->ndead &&
-			   row_to_position(vac->dead[next]) / SOFORT_BLOCK_ROWS ==
-			   row_to_position(vac->dead[done]) / SOFORT_BLOCK_ROWS)
+			   tid_block(vac, vac->dead[next]) == tid_block(vac, vac->dead[done]))
 			next++;
 		compat_vacuum_delay_point();
 		store_free_rows(vac->rel, vac->store, vac->dead + done, (int) (next - done));
@@ -217,8 +223,13 @@ static void
 prune_block(VacuumState *vac, BlockNumber block, StorePruneResult *result)
 {
 	store_prune_block(vac->rel, vac->store, block, vac->horizon, result);
-	memcpy(vac->dead + vac->ndead, result->dead, result->ndead * sizeof(uint64));
-	vac->ndead += result->ndead;
+	for (int i = 0; i < result->ndead; i++)
+	{
+		if (vac->ndead == 0 ||
+			tid_block(vac, vac->dead[vac->ndead - 1]) != tid_block(vac, result->dead[i]))
+			vac->dead_blocks++;
+		vac->dead[vac->ndead++] = result->dead[i];
+	}
 	vac->dead_roots += result->ndead;
 	vac->live += result->nlive;
 	vac->recently_dead += result->nrecently_dead;
@@ -236,16 +247,16 @@ prune_table(VacuumState *vac)
 
 	for (BlockNumber block = 0; block < vac->nblocks; block++)
 	{
-		int64		before;
+		BlockNumber first = store_first_block(vac->store, block);
+		BlockNumber end = store_first_block(vac->store, block + 1);
 
 		compat_vacuum_delay_point();
-		if (vac->ndead + SOFORT_BLOCK_ROWS > vac->max_dead)
-			free_dead_rows(vac);
-
-		before = vac->ndead;
-		for (uint32 i = 0; i < store_blocks_in(vac->store, block); i++)
-			prune_block(vac, store_first_block(block) + i, result);
-		vac->dead_blocks += vac->ndead > before ? 1 : 0;
+		for (; first < end; first++)
+		{
+			if (vac->ndead + SOFORT_BLOCK_ROWS > vac->max_dead)
+				free_dead_rows(vac);
+			prune_block(vac, first, result);
+		}
 
 		if (VacuumCostActive)
 			VacuumCostBalance += VacuumCostPageHit;

@@ -176,7 +176,7 @@ extern TreeResult index_insert_into(const IndexKeys *keys, Tree *tree, const uin
 static inline void
 index_entry_tid(const IndexKeys *keys, const uint8 *entry, ItemPointer tid)
 {
-	row_to_tid(keys_entry_row(&keys->format, entry), tid);
+	position_to_tid(keys_entry_row(&keys->format, entry), tid);
 }
 
 #endif							/* SOFORT_INDEXAM_REGISTRY_H */

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	9
+#define SOFORT_LAYOUT_VERSION	10
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -385,7 +385,12 @@ typedef struct StoreHeader
 	uint64		flags;
 	uint64		nblocks;		/* blocks at or above were never used */
 	PMPtr		tree;			/* STORE_TREE: TreeHeader */
-	uint64		pad;
+
+	/* how TIDs are numbered (src/store/tid.c); written as one word, while empty */
+	uint16		tid_rows;		/* rows in a block of PostgreSQL's: in all, or in the first */
+	uint16		tid_first;		/* these blocks, which hold the rows of blocks 0 to 4 */
+	uint16		tid_fill;		/* not 0: in all, and so many of them are for insertions */
+	uint16		tid_pad;
 
 	PmVector	blocks;			/* of PMPtr to BlockHeader; 0 = no block */
 	PmVector	columns;		/* of ColumnHeader */

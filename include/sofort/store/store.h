@@ -4,9 +4,10 @@
  *	  The data of a relation: columns, dictionaries, blocks, row versions.
  *
  * Row id r: row r % 256 of block r / 256.  The first blocks have storage for 8,
- * 16, 32, 64, 128 rows, all later ones for 256.  PostgreSQL knows TIDs: to it the
- * first five blocks are one, block 0 with 248 rows, and each later one is a
- * block.  So a small table has the TIDs that it would have on heap.
+ * 16, 32, 64, 128 rows, all later ones for 256.  PostgreSQL knows TIDs: to it a
+ * block has as many rows as a heap page would have of rows like the table's first
+ * one, as long as they lie in the first five blocks; each later block is one, too.
+ * So a small table has the TIDs that it would have on heap.  (See tid.c.)
  *
  * A backend works through a StoreDesc, kept in a backend-local hash by store
  * id.  (Not in rd_amcache: an invalidation frees that while a scan holds it.)
@@ -37,58 +38,6 @@ extern int	store_lwlocks(void);	/* of the named tranche "sofort_store" */
  * Registers the operations table with txn; finishes half-done drops; builds
  * the volatile map from locator to store (O(stores), not O(data)). */
 extern void store_startup(void);
-
-/* ---- row ids ---- */
-#define STORE_SMALL_BLOCKS		5	/* of 8, 16, 32, 64, 128 rows */
-
-/*
- * A position is a TID as a number: block * 256 + offset - 1.  Positions order
- * rows as row ids do.
- */
-static inline uint64
-row_from_position(uint64 position)
-{
-	uint32		small;
-
-	if (likely(position >= SOFORT_BLOCK_ROWS))
-		return position + (STORE_SMALL_BLOCKS - 1) * SOFORT_BLOCK_ROWS;
-	/* 0..7 are in block 0, 8..23 in block 1, 24..55 in block 2 ... */
-	small = pg_leftmost_one_pos32((uint32) position / SOFORT_FIRST_BLOCK_ROWS + 1);
-	if (small >= STORE_SMALL_BLOCKS)	/* 248..255 */
-		return SOFORT_BLOCK_ROWS - 1;	/* in block 0, which has no such row */
-	return small * SOFORT_BLOCK_ROWS +
-		position - ((SOFORT_FIRST_BLOCK_ROWS << small) - SOFORT_FIRST_BLOCK_ROWS);
-}
-
-static inline uint64
-row_to_position(uint64 row)
-{
-	uint32		small;
-
-	if (likely(row >= STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS))
-		return row - (STORE_SMALL_BLOCKS - 1) * SOFORT_BLOCK_ROWS;
-	small = (uint32) row / SOFORT_BLOCK_ROWS;
-	return row % SOFORT_BLOCK_ROWS + ((SOFORT_FIRST_BLOCK_ROWS << small) - SOFORT_FIRST_BLOCK_ROWS);
-}
-
-static inline uint64
-row_from_tid(const ItemPointerData *tid)
-{
-	return row_from_position((uint64) ItemPointerGetBlockNumberNoCheck(tid) * SOFORT_BLOCK_ROWS +
-							 ItemPointerGetOffsetNumberNoCheck(tid) - 1);
-}
-
-static inline void
-row_to_tid(uint64 row, ItemPointer tid)
-{
-	uint64		position = row_to_position(row);
-
-	ItemPointerSet(tid, (BlockNumber) (position / SOFORT_BLOCK_ROWS),
-				   (OffsetNumber) (position % SOFORT_BLOCK_ROWS + 1));
-}
-
-/* Is this a tid that row_from_tid() understands (offset 1..256)? */
-extern bool row_tid_is_valid(const ItemPointerData *tid);
 
 /* ---- opening ---- */
 
@@ -122,6 +71,98 @@ typedef struct StoreDesc
 	/* private to src/store */
 	struct StoreLocal *local;
 } StoreDesc;
+
+/* ---- row ids ---- */
+#define STORE_SMALL_BLOCKS		5	/* of 8, 16, 32, 64, 128 rows */
+#define STORE_SMALL_ROWS		248 /* of all these together */
+#define STORE_ROW_NOWHERE			(SOFORT_BLOCK_ROWS - 1)	/* block 0 has no such row */
+
+/* Rows numbered without gaps: in the order of their ids */
+static inline uint64
+row_from_ordinal(uint64 ordinal)
+{
+	uint32		small;
+
+	if (likely(ordinal >= STORE_SMALL_ROWS))
+		return ordinal - STORE_SMALL_ROWS + STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS;
+	/* 0..7 are in block 0, 8..23 in block 1, 24..55 in block 2 ... */
+	small = pg_leftmost_one_pos32((uint32) ordinal / SOFORT_FIRST_BLOCK_ROWS + 1);
+	return small * SOFORT_BLOCK_ROWS +
+		ordinal - ((SOFORT_FIRST_BLOCK_ROWS << small) - SOFORT_FIRST_BLOCK_ROWS);
+}
+
+static inline uint64
+row_to_ordinal(uint64 row)
+{
+	uint32		small;
+
+	if (likely(row >= STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS))
+		return row - STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS + STORE_SMALL_ROWS;
+	small = (uint32) row / SOFORT_BLOCK_ROWS;
+	return row % SOFORT_BLOCK_ROWS + ((SOFORT_FIRST_BLOCK_ROWS << small) - SOFORT_FIRST_BLOCK_ROWS);
+}
+
+/*
+ * A position is a TID as a number: block * 256 + offset - 1.  Positions order
+ * rows as row ids do.
+ */
+static inline uint64
+position_from_tid(const ItemPointerData *tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) * SOFORT_BLOCK_ROWS +
+		ItemPointerGetOffsetNumberNoCheck(tid) - 1;
+}
+
+static inline void
+position_to_tid(uint64 position, ItemPointer tid)
+{
+	ItemPointerSet(tid, (BlockNumber) (position / SOFORT_BLOCK_ROWS),
+				   (OffsetNumber) (position % SOFORT_BLOCK_ROWS + 1));
+}
+
+/* STORE_ROW_NOWHERE, which has no storage, if there can be none */
+static inline uint64
+row_from_position(const StoreDesc *store, uint64 position)
+{
+	const StoreHeader *h = store->header;
+	uint64		block = position / SOFORT_BLOCK_ROWS;
+	uint64		offset = position % SOFORT_BLOCK_ROWS;
+	uint64		ordinal;
+
+	if (likely(h->tid_fill == 0 && block >= h->tid_first))
+		return position + STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS - h->tid_first * SOFORT_BLOCK_ROWS;
+	ordinal = block * h->tid_rows + offset;
+	if (offset >= h->tid_rows || (h->tid_fill == 0 && ordinal >= STORE_SMALL_ROWS))
+		return STORE_ROW_NOWHERE;
+	return row_from_ordinal(ordinal);
+}
+
+static inline uint64
+row_to_position(const StoreDesc *store, uint64 row)
+{
+	const StoreHeader *h = store->header;
+	uint64		ordinal;
+
+	if (likely(h->tid_fill == 0 && row >= STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS))
+		return row + h->tid_first * SOFORT_BLOCK_ROWS - STORE_SMALL_BLOCKS * SOFORT_BLOCK_ROWS;
+	ordinal = row_to_ordinal(row);
+	return ordinal / h->tid_rows * SOFORT_BLOCK_ROWS + ordinal % h->tid_rows;
+}
+
+static inline uint64
+row_from_tid(const StoreDesc *store, const ItemPointerData *tid)
+{
+	return row_from_position(store, position_from_tid(tid));
+}
+
+static inline void
+row_to_tid(const StoreDesc *store, uint64 row, ItemPointer tid)
+{
+	position_to_tid(row_to_position(store, row), tid);
+}
+
+/* Is this a tid that row_from_tid() understands (offset 1..256)? */
+extern bool row_tid_is_valid(const ItemPointerData *tid);
 
 /*
  * The store of a relation.  Raises the error of pool_require(); XX001 with a
@@ -216,26 +257,61 @@ typedef struct RowRef
 /* Number of blocks in use (BlockNumber of the last + 1). */
 extern BlockNumber store_nblocks(StoreDesc *store);
 
-/* The same as PostgreSQL counts them, see above */
+/* Rows for which the first n blocks have storage: 8, 16, 32, 64, 128, 256, 256 ... */
+static inline uint64
+store_capacity(BlockNumber n)
+{
+	if (n <= STORE_SMALL_BLOCKS)
+		return (SOFORT_FIRST_BLOCK_ROWS << n) - SOFORT_FIRST_BLOCK_ROWS;
+	return STORE_SMALL_ROWS + (uint64) (n - STORE_SMALL_BLOCKS) * SOFORT_BLOCK_ROWS;
+}
+
+/* How many blocks PostgreSQL sees */
+static inline uint64
+store_tid_blocks_of(const StoreDesc *store, BlockNumber n)
+{
+	const StoreHeader *h = store->header;
+
+	if (n > STORE_SMALL_BLOCKS && h->tid_fill == 0)
+		return (uint64) h->tid_first + n - STORE_SMALL_BLOCKS;
+	return n == 0 ? 0 : (store_capacity(n) + h->tid_rows - 1) / h->tid_rows;
+}
+
 static inline BlockNumber
 store_tid_blocks(StoreDesc *store)
 {
-	BlockNumber n = store_nblocks(store);
-
-	return n <= STORE_SMALL_BLOCKS ? Min(n, 1) : n - (STORE_SMALL_BLOCKS - 1);
+	return (BlockNumber) store_tid_blocks_of(store, store_nblocks(store));
 }
 
-/* The blocks that lie in one of PostgreSQL's: the first, and how many */
+/* The first block that begins in this one of PostgreSQL's, or behind it */
 static inline BlockNumber
-store_first_block(BlockNumber tid_block)
+store_first_block(StoreDesc *store, BlockNumber tid_block)
 {
-	return tid_block > 0 ? tid_block + STORE_SMALL_BLOCKS - 1 : 0;
+	const StoreHeader *h = store->header;
+	uint64		row;
+
+	if (h->tid_fill == 0 && tid_block >= h->tid_first)
+		row = ((uint64) tid_block - h->tid_first + STORE_SMALL_BLOCKS) * SOFORT_BLOCK_ROWS;
+	else
+		row = row_from_ordinal((uint64) tid_block * h->tid_rows);
+	return (BlockNumber) Min((row + SOFORT_BLOCK_ROWS - 1) / SOFORT_BLOCK_ROWS,
+							 store_nblocks(store));
 }
 
+/* How many offsets one of PostgreSQL's blocks has; none of them need have storage. */
+static inline uint32
+store_rows_in(const StoreDesc *store, BlockNumber tid_block)
+{
+	const StoreHeader *h = store->header;
+
+	return h->tid_fill == 0 && tid_block >= h->tid_first ? SOFORT_BLOCK_ROWS : h->tid_rows;
+}
+
+/* How many blocks begin in one of PostgreSQL's: they are read for it. */
 static inline uint32
 store_blocks_in(StoreDesc *store, BlockNumber tid_block)
 {
-	return tid_block > 0 ? 1 : Min(store_nblocks(store), STORE_SMALL_BLOCKS);
+	return store_first_block(store, tid_block + 1) - store_first_block(store, tid_block);
 }
 
 /* Block, or NULL if it has no storage. */
@@ -312,7 +388,7 @@ extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *valu
  * does not fit its block).  For txn_log_update(old, new) before the claim: one
  * drain for both entries.
  */
-extern uint64 store_next_row(Relation rel, StoreDesc *store);
+extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old);
 
 /*
  * New version of *old, whose end word was claimed by this transaction.

@@ -192,6 +192,8 @@ struct StoreShared
 	FreeChunk  *free_older;		/* the same, in other blocks */
 	FreeChunk  *quarantine_head;
 	FreeChunk  *quarantine_tail;
+	struct SpareRows *spare;	/* by PostgreSQL's block, see tid.c */
+	uint32		nspare;
 	GarbageChain *ring;			/* ring_size entries, a power of two */
 	uint32		ring_size;
 	uint32		ring_head;		/* next to be filled */
@@ -274,6 +276,13 @@ typedef struct Reservation
 	int			misfits;		/* values that did not fit, in a row */
 } Reservation;
 
+/* Rows of a block that are kept for updates: [next, end), offsets from 0 */
+typedef struct SpareRows
+{
+	uint16		next;
+	uint16		end;
+} SpareRows;
+
 struct StoreLocal
 {
 	StoreDesc	desc;
@@ -294,6 +303,9 @@ struct StoreLocal
 								 * shapes */
 	Reservation main;
 	Reservation other;			/* one row, where a value did not fit main */
+	Reservation near;			/* one row, near the version that it replaces */
+	uint64		near_block;		/* PostgreSQL's number of its block */
+	int			first_row_bytes;	/* on heap, of the row that is the table's first */
 	int		   *ref_atts;		/* scratch: REFERENCE attributes of a row */
 	uint64	   *ref_fields;
 	Datum	   *ref_values;
@@ -481,9 +493,22 @@ extern void space_drain(StoreDesc *store);
 extern bool space_purge_blocks(StoreShared *shared, uint64 block, uint32 n);
 extern void space_reserve(Relation rel, StoreDesc *store, uint32 want);
 extern void space_reserve_other(Relation rel, StoreDesc *store);
+extern bool space_reserve_near(Relation rel, StoreDesc *store, uint64 row);
 extern void space_end_of_xact(void);
 extern void space_forget(struct StoreLocal *local);
 extern void space_free_all(StoreShared *shared);
+
+/* ---- tid.c ---- */
+extern void tid_note_row(Relation rel, StoreDesc *store, const Datum *values,
+						 const bool *isnull);
+extern void tid_decide(Relation rel, StoreDesc *store);
+extern void tid_copy(StoreHeader *target, const StoreHeader *source);
+extern void spread_step_over(StoreDesc *store);
+extern void spread_complete_block(Relation rel, StoreDesc *store);
+extern uint32 spread_room(const StoreDesc *store, uint64 row, uint32 n);
+extern bool spread_take(Relation rel, StoreDesc *store, uint64 row, uint64 *spare);
+extern void spread_forget_blocks(StoreShared *shared, uint64 block, uint32 n);
+extern void spread_forget_all(StoreShared *shared);
 
 /* ---- row.c ---- */
 extern void row_free_references(const ShapePlan *plan, const RowRef *ref);
