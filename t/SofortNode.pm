@@ -310,10 +310,12 @@ sub reap
 		usleep(2_000);
 	}
 	$node->{_pid} = undef;
+	my $patience = time() + 5;
 	while (my @left = grep { (readlink($_) || '') eq $dir } glob('/proc/[0-9]*/cwd'))
 	{
 		return 0 if time() > $until;
-		kill('KILL', map { m{/proc/(\d+)/} } @left) if $params{kill_rest};
+		# (who waits for an LWLock of the process that was killed waits for ever)
+		kill('KILL', map { m{/proc/(\d+)/} } @left) if $params{kill_rest} || time() > $patience;
 		usleep(2_000);
 	}
 	return 1;

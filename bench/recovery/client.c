@@ -467,7 +467,11 @@ cmd_run(char **argv, const char *progress)
 		if (pid < 0)
 			fail("fork: %s", strerror(errno));
 		if (pid == 0)
+		{
+			/* users are elsewhere: each in a scheduling group of his own */
+			(void) setsid();
 			client_main(c, mix, after, size);
+		}
 	}
 	watch(clients, progress);
 	while (waitpid(-1, &status, 0) > 0)

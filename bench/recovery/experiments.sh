@@ -291,7 +291,7 @@ experiment_fig8()
 	if placed fig8 "c: 40 % instant" 40 instant; then
 		verdict "recovery area, 40 % $persistent / synchronous" "$(ratio "$(field area "$RESULT")" "$(field area "$sync")")" "<=" 0.18
 	fi
-	if placed fig8 "d: 100 %" 100 synchronous; then
+	if placed fig8 "d: 100 %" 100 instant; then
 		area=$(ratio "$(field area "$RESULT")" "$(field area "$sync")")
 		verdict "recovery area, all $persistent / synchronous" "$area" "<=" 0.05
 		verdict "first second (clients connected), all $persistent / before" "$(field ready_second "$RESULT")" ">=" 0.9

@@ -97,6 +97,7 @@ partial_begin(IndexKeys *keys, Relation heap)
 	partial->has_tuples = keys->format.has_tuples;
 	pg_atomic_init_u32(&partial->phase, PARTIAL_COLLECTING);
 	pg_atomic_init_u32(&partial->merging, 0);
+	pg_atomic_init_u32(&partial->scattered, 0);
 	pg_atomic_init_u32(&partial->next, 0);
 	pg_atomic_init_u32(&partial->claimed, 0);
 	pg_atomic_init_u32(&partial->done, 0);

@@ -23,7 +23,7 @@
 
 #define PARTIAL_BLOCKS	256		/* in a segment, at most */
 
-/* 16 bytes of keys as they sort, as two big numbers */
+/* Bytes of an entry as they sort, as two big numbers */
 typedef struct OrderKey
 {
 	uint64		hi;
@@ -53,7 +53,7 @@ order_of_bytes(const uint8 *bytes, int n, uint8 fill)
 	return key;
 }
 
-/* What values the leading column has in a block, at most. */
+/* What order keys a block has, at most; of rows with a value in the leading column. */
 typedef struct ZoneBlock
 {
 	OrderKey	min;			/* above max: none */
@@ -63,7 +63,8 @@ typedef struct ZoneBlock
 typedef struct ZoneSegment
 {
 	ZoneBlock	all;			/* of all its blocks */
-	bool		any_null;
+	bool		ascending;		/* both ends, from block to block */
+	bool		any_null;		/* in the leading column */
 	bool		has_null[PARTIAL_BLOCKS];
 	ZoneBlock	blocks[PARTIAL_BLOCKS];
 } ZoneSegment;
@@ -114,6 +115,7 @@ typedef struct PartialIndex
 	Tree	   *tree;			/* from PARTIAL_DRAINING on */
 	pg_atomic_uint32 phase;		/* PartialPhase */
 	pg_atomic_uint32 merging;	/* 1: a process merges and switches */
+	pg_atomic_uint32 scattered; /* 1: keys lie anywhere, more zones are no help */
 	pg_atomic_uint32 next;		/* claims begin to look here */
 	pg_atomic_uint32 claimed;	/* segments, done or not */
 	pg_atomic_uint32 done;

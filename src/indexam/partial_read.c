@@ -4,10 +4,10 @@
  *	  Looking into an index that is being rebuilt.
  *
  * New rows: delta, and tree.  Old rows: the runs of segments that are done, and
- * the table itself where they are not.  There the leading column is read block
- * by block, and an entry is formed of each row whose value lies within the
- * bounds.  What a block has at most is remembered (zones), so that a second
- * look-up reads only blocks that may matter.
+ * the table itself where they are not.  There the first columns are read block by
+ * block, as far as they fit 16 bytes of the entry, and an entry is formed of each
+ * row whose bytes lie within the bounds.  What a block has at most is remembered
+ * (zones), so that a second look-up reads only blocks that may matter.
  *
  * Of every segment either the run is read or the table, and of a row that was
  * there when the rebuild began the one is as good as the other: so it does not
@@ -30,14 +30,23 @@
 
 #define SIGN64			UINT64CONST(0x8000000000000000)
 
+/* Columns by which rows are left out before entries are formed */
+#define MOST_MATCHES	4
+
+/* Blocks of a segment that tell whether zones are of use */
+#define SCATTERED_FROM	64
+
 static const OrderKey order_min = {0, 0};
 static const OrderKey order_max = {PG_UINT64_MAX, PG_UINT64_MAX};
 
-/* What the bounds say of the leading column */
+/*
+ * What the bounds say of the order key of an entry: its bytes from the second on, the
+ * first being the flag of the leading column.
+ */
 typedef struct LeadingRange
 {
-	bool		usable;			/* it has bytes */
-	bool		values;			/* some value may be in the range */
+	bool		usable;			/* the leading column has bytes */
+	bool		values;			/* some value of it may be in the range */
 	bool		nulls;			/* NULLs may */
 	OrderKey	low;
 	OrderKey	high;			/* inclusive, both */
@@ -56,9 +65,15 @@ typedef struct Collector
 	LeadingRange range;
 	OrderKey	low;			/* of the first bytes of entries */
 	OrderKey	high;			/* inclusive, both */
-	Datum		values[SOFORT_BLOCK_ROWS];
-	uint8		states[SOFORT_BLOCK_ROWS];
-	OrderKey	order[SOFORT_BLOCK_ROWS];
+	int			nmatches;		/* columns of which the bounds give a range */
+	StoreMatch	matches[MOST_MATCHES];
+	char		image[TREE_MAX_KEY];	/* of a text among them */
+	int			ncolumns;		/* that count in order keys */
+	Datum		values[SOFORT_BLOCK_ROWS];	/* of one column */
+	uint8		states[SOFORT_BLOCK_ROWS];	/* of the leading one */
+	uint8		more_states[SOFORT_BLOCK_ROWS]; /* of another */
+	uint8		ended[SOFORT_BLOCK_ROWS];	/* what follows does not decide */
+	OrderKey	order[SOFORT_BLOCK_ROWS];	/* where states says that there is a value */
 } Collector;
 
 /* ---- the set ---- */
@@ -172,9 +187,9 @@ collect_run(Collector *c, const PartialSegment *segment)
 		(void) set_add(c, run->entries + i * c->stride, true);
 }
 
-/* ---- order of the leading column ---- */
+/* ---- order keys of rows ---- */
 
-/* Values of c->values[i] as far as they fit the high half of an order key */
+/* Integers c->values[i], shifted to the left of 64 bits as they sort */
 #define EACH_ORDER(body) \
 	switch ((KeyKind) column->kind) \
 	{ \
@@ -220,76 +235,152 @@ inversion(const KeyColumn *column)
 	return column->width == 8 ? PG_UINT64_MAX : ~(PG_UINT64_MAX >> (8 * column->width));
 }
 
-/* A short text as keys_encode_column() would begin it */
+/* How many columns begin within the bytes of an order key */
+static int
+order_columns(const KeyFormat *format)
+{
+	int			n = 0;
+
+	while (n < format->ncolumns && format->columns[n].offset <= ORDER_BYTES)
+		n++;
+	return n;
+}
+
+/* Writes bytes that are zero so far.  at: where they begin in the order key. */
+static inline void
+put_order(OrderKey *key, int at, OrderKey bytes)
+{
+	if (at == 0)
+		*key = bytes;
+	else if (at < 8)
+	{
+		key->hi |= bytes.hi >> (8 * at);
+		key->lo |= bytes.hi << (64 - 8 * at) | bytes.lo >> (8 * at);
+	}
+	else if (at == 8)
+		key->lo |= bytes.hi;
+	else if (at < ORDER_BYTES)
+		key->lo |= bytes.hi >> (8 * (at - 8));
+}
+
+static inline OrderKey
+order_of_high(uint64 hi)
+{
+	OrderKey	key = {hi, 0};
+
+	return key;
+}
+
+/* A short text as keys_encode_column() would begin it.  *whole: that is all of it */
 static OrderKey
-order_of_text(const KeyColumn *column, const char *value)
+order_of_text(const KeyColumn *column, const char *value, bool *whole)
 {
 	int			room = column->width - 1;
 	int			len = VARSIZE_1B(value) - VARHDRSZ_SHORT;
 	uint8		bytes[ORDER_BYTES] = {0};
-	OrderKey	key;
 
 	memcpy(bytes, VARDATA_1B(value), Min(Min(len, room), ORDER_BYTES));
 	if (room < ORDER_BYTES)
 		bytes[room] = len <= room ? len : 0xff;
-	memcpy(&key.hi, bytes, 8);
-	memcpy(&key.lo, bytes + 8, 8);
-	key.hi = pg_ntoh64(key.hi);
-	key.lo = pg_ntoh64(key.lo);
-	return key;
+	*whole = len <= room;
+	return order_of_bytes(bytes, ORDER_BYTES, 0);
 }
 
-/* c->values as order keys, where they are values */
-static void
-order_any(Collector *c, int n)
+static OrderKey
+order_of_value(const KeyColumn *column, Datum value, bool *whole)
 {
-	const KeyColumn *column = &c->keys->format.columns[0];
-	bool		is_text = column->kind == KEY_TEXT && !column->desc;
+	const char *p = DatumGetPointer(value);
 	uint8		bytes[TREE_MAX_KEY];
-	int			i;
+	KeyEncoded	encoded;
 
-	for (i = 0; i < n; i++)
-	{
-		const char *value = DatumGetPointer(c->values[i]);
-
-		if (c->states[i] != STORE_VALUE)
-			continue;
-		if (is_text && VARATT_IS_1B(value) && !VARATT_IS_1B_E(value))
-			c->order[i] = order_of_text(column, value);
-		else
-		{
-			/* (inverted already if DESC) */
-			(void) keys_encode_column(column, c->values[i], bytes);
-			c->order[i] = order_of_bytes(bytes, column->width, 0);
-		}
-	}
+	if (column->kind == KEY_TEXT && !column->desc && VARATT_IS_1B(p) && !VARATT_IS_1B_E(p))
+		return order_of_text(column, p, whole);
+	/* (inverted already if DESC) */
+	encoded = keys_encode_column(column, value, bytes);
+	*whole = encoded != KEY_PREFIX;
+	return order_of_bytes(bytes, column->width, 0);
 }
 
+/* The leading column, of rows that have a value */
 static void
 order_leading(Collector *c, int n)
 {
 	const KeyColumn *column = &c->keys->format.columns[0];
 	uint64		inverted = inversion(column);
+	bool		whole;
 	int			i;
 
-	if (!is_integer(column))
+	memset(c->ended, 0, n);
+	if (is_integer(column))
 	{
-		order_any(c, n);
+		EACH_ORDER(c->order[i].hi = order; c->order[i].lo = 0;);
 		return;
 	}
-	EACH_ORDER(c->order[i].hi = order; c->order[i].lo = 0;);
+	for (i = 0; i < n; i++)
+	{
+		if (c->states[i] != STORE_VALUE)
+			continue;
+		c->order[i] = order_of_value(column, c->values[i], &whole);
+		c->ended[i] = !whole;
+	}
 }
 
-/* Flag byte and order of one bound; false: it says nothing */
+/* The same for column k, of rows that have a value in the leading one */
+static void
+order_following(Collector *c, BlockNumber block, int k, int n)
+{
+	const KeyColumn *column = &c->keys->format.columns[k];
+	uint64		inverted = inversion(column);
+	OrderKey	flag[2] = {order_of_high((uint64) key_flag(column, false) << 56),
+	order_of_high((uint64) key_flag(column, true) << 56)};
+	int			at = column->offset;
+	bool		whole;
+	int			i;
+
+	n = Min(n, store_read_column(c->store, block, c->atts[k], c->values, c->more_states));
+	for (i = 0; i < n; i++)
+	{
+		if (c->more_states[i] == STORE_NO_ROW)
+			c->states[i] = STORE_NO_ROW;
+		else if (!c->ended[i])
+			put_order(&c->order[i], at - 1, flag[c->more_states[i] == STORE_VALUE_NULL]);
+		c->more_states[i] |= c->ended[i];
+	}
+	if (is_integer(column))
+	{
+		EACH_ORDER(if (c->more_states[i] == STORE_VALUE) put_order(&c->order[i], at, order_of_high(order)););
+		return;
+	}
+	for (i = 0; i < n; i++)
+	{
+		if (c->more_states[i] != STORE_VALUE || c->states[i] != STORE_VALUE)
+			continue;
+		put_order(&c->order[i], at, order_of_value(column, c->values[i], &whole));
+		c->ended[i] = !whole;
+	}
+}
+
+/* Order keys of a block whose leading column has been read */
+static void
+order_rows(Collector *c, BlockNumber block, int n)
+{
+	int			k;
+
+	order_leading(c, n);
+	for (k = 1; k < c->ncolumns; k++)
+		order_following(c, block, k, n);
+}
+
+/* Flag byte and order key of one bound; false: it says nothing */
 static bool
-bound_of_probe(const KeyColumn *column, const TreeProbe *probe, bool upper, uint8 *flag,
+bound_of_probe(const KeyFormat *format, const TreeProbe *probe, bool upper, uint8 *flag,
 			   OrderKey *order)
 {
 	int			n;
 
 	if (probe == NULL)
 		return false;
-	n = 1 + column->width;
+	n = format->key_len;
 	if (probe->compare != NULL)
 		n = Min(n, probe->nbytes);
 	if (n < 1)
@@ -332,15 +423,134 @@ set_range(Collector *c)
 	range->high = order_max;
 	if (!range->usable)
 		return;
-	if (!bound_of_probe(column, c->lower, false, &low_flag, &range->low) ||
+	if (!bound_of_probe(format, c->lower, false, &low_flag, &range->low) ||
 		low_flag != KEY_FLAG_VALUE)
 		range->low = order_min;
-	if (!bound_of_probe(column, c->upper, true, &high_flag, &range->high) ||
+	if (!bound_of_probe(format, c->upper, true, &high_flag, &range->high) ||
 		high_flag != KEY_FLAG_VALUE)
 		range->high = order_max;
 	null_flag = key_flag(column, true);
 	range->values = low_flag <= KEY_FLAG_VALUE && high_flag >= KEY_FLAG_VALUE;
 	range->nulls = low_flag <= null_flag && high_flag >= null_flag;
+}
+
+/* ---- ranges of columns ---- */
+
+/* Bytes of a bound that all entries within it begin with, or are beyond */
+static int
+bound_bytes(const KeyFormat *format, const TreeProbe *probe)
+{
+	if (probe == NULL)
+		return 0;
+	return probe->compare == NULL ? format->key_len : Min(probe->nbytes, format->key_len);
+}
+
+/* Does a bound say of a column that it has a value, and which? */
+static bool
+bound_has_value(const KeyColumn *column, const TreeProbe *probe, int n)
+{
+	return n >= column->offset + 1 + column->width &&
+		probe->bytes[column->offset] == KEY_FLAG_VALUE;
+}
+
+/* With all columns before this one given: is it not NULL within the bounds? */
+static bool
+null_is_out(const Collector *c, const KeyColumn *column, int nlower, int nupper)
+{
+	if (column->nulls_first)
+		return nlower > column->offset && c->lower->bytes[column->offset] >= KEY_FLAG_VALUE;
+	return nupper > column->offset && c->upper->bytes[column->offset] <= KEY_FLAG_VALUE;
+}
+
+static int64
+integer_of_bytes(const KeyColumn *column, const uint8 *bytes)
+{
+	uint64		order = order_of_bytes(bytes, column->width, 0).hi ^ inversion(column);
+
+	switch ((KeyKind) column->kind)
+	{
+		case KEY_INT2:
+			return (int16) ((uint16) (order >> 48) ^ 0x8000);
+		case KEY_INT4:
+			return (int32) ((uint32) (order >> 32) ^ 0x80000000);
+		default:
+			return (int64) (order ^ SIGN64);
+	}
+}
+
+static void
+match_range(StoreMatch *m, const KeyColumn *column, const uint8 *low, const uint8 *high)
+{
+	int64		from = low == NULL ? PG_INT64_MIN : integer_of_bytes(column, low);
+	int64		to = high == NULL ? PG_INT64_MAX : integer_of_bytes(column, high);
+
+	if (column->desc)
+	{
+		m->low = high == NULL ? PG_INT64_MIN : to;
+		m->high = low == NULL ? PG_INT64_MAX : from;
+	}
+	else
+	{
+		m->low = from;
+		m->high = to;
+	}
+}
+
+/* A text as it lies in a row; false: the bytes are not all of it. */
+static bool
+match_text(Collector *c, StoreMatch *m, const KeyColumn *column, const uint8 *bytes)
+{
+	int			len = bytes[column->width - 1];
+
+	if (len >= column->width || m != &c->matches[c->nmatches] || c->image[0] != 0)
+		return false;
+	SET_VARSIZE_SHORT(c->image, len + VARHDRSZ_SHORT);
+	memcpy(c->image + VARHDRSZ_SHORT, bytes, len);
+	m->image = c->image;
+	m->image_len = len + VARHDRSZ_SHORT;
+	return true;
+}
+
+/*
+ * Ranges of the leading columns: of each for which all before it have one value, until
+ * one has several.
+ */
+static void
+set_matches(Collector *c)
+{
+	const KeyFormat *format = &c->keys->format;
+	int			nlower = bound_bytes(format, c->lower);
+	int			nupper = bound_bytes(format, c->upper);
+	int			k;
+
+	c->nmatches = 0;
+	c->image[0] = 0;
+	for (k = 0; k < format->ncolumns && c->nmatches < MOST_MATCHES; k++)
+	{
+		const KeyColumn *column = &format->columns[k];
+		StoreMatch *m = &c->matches[c->nmatches];
+		const uint8 *low = NULL;
+		const uint8 *high = NULL;
+		bool		one_value;
+
+		if (!null_is_out(c, column, nlower, nupper))
+			return;
+		if (bound_has_value(column, c->lower, nlower))
+			low = c->lower->bytes + column->offset + 1;
+		if (bound_has_value(column, c->upper, nupper))
+			high = c->upper->bytes + column->offset + 1;
+		one_value = low != NULL && high != NULL && memcmp(low, high, column->width) == 0;
+		memset(m, 0, sizeof(*m));
+		m->att = c->atts[k];
+		if (column->kind == KEY_INT2 || column->kind == KEY_INT4 || column->kind == KEY_INT8)
+			match_range(m, column, low, high);
+		else if (column->kind != KEY_TEXT || column->desc || !one_value ||
+				 !match_text(c, m, column, low))
+			return;
+		c->nmatches++;
+		if (!one_value)
+			return;
+	}
 }
 
 /* ---- zones ---- */
@@ -367,7 +577,14 @@ read_leading(Collector *c, BlockNumber block, bool *all_values)
 	return n;
 }
 
-/* Smallest and largest of values that are all integers */
+/* Is the order key that of one integer? */
+static bool
+is_one_integer(const Collector *c)
+{
+	return c->ncolumns == 1 && is_integer(&c->keys->format.columns[0]);
+}
+
+/* Smallest and largest of values that are all there */
 static void
 zone_of_integers(Collector *c, ZoneBlock *zone, int n)
 {
@@ -394,11 +611,11 @@ make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
 
 	zone->min = order_max;
 	zone->max = order_min;
-	if (n > 0 && all_values && is_integer(&c->keys->format.columns[0]))
+	if (n > 0 && all_values && is_one_integer(c))
 		zone_of_integers(c, zone, n);
 	else
 	{
-		order_leading(c, n);
+		order_rows(c, block, n);
 		for (k = 0; k < n; k++)
 		{
 			if (c->states[k] == STORE_VALUE)
@@ -410,7 +627,18 @@ make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
 	zone_add(&zones->all, zone->min, zone->max);
 }
 
-/* Zones of a segment; NULL if the arena is full. */
+/*
+ * A look-up that has read most blocks of a segment for nothing: the next ones would,
+ * too, and making more zones costs more than comparing columns.
+ */
+static void
+note_scattered(Collector *c, BlockNumber blocks, BlockNumber in_vain)
+{
+	if (blocks >= SCATTERED_FROM && in_vain > blocks / 2)
+		pg_atomic_write_u32(&c->partial->scattered, 1);
+}
+
+/* Zones of a segment; NULL if the arena is full, or they would be no help. */
 static ZoneSegment *
 segment_zones(Collector *c, uint32 number)
 {
@@ -421,15 +649,23 @@ segment_zones(Collector *c, uint32 number)
 	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	BlockNumber block;
 
-	if (zones != NULL)
+	if (zones != NULL || pg_atomic_read_u32(&c->partial->scattered) != 0)
 		return zones;
 	zones = arena_alloc(sizeof(ZoneSegment), ARENA_NO_OOM | ARENA_ZERO);
 	if (zones == NULL)
 		return NULL;
 	zones->all.min = order_max;
 	zones->all.max = order_min;
+	zones->ascending = true;
 	for (block = first; block < end; block++)
-		make_zone_block(c, block, zones, block - first);
+	{
+		int			i = block - first;
+
+		make_zone_block(c, block, zones, i);
+		if (i > 0 && (order_less(zones->blocks[i].min, zones->blocks[i - 1].min) ||
+					  order_less(zones->blocks[i].max, zones->blocks[i - 1].max)))
+			zones->ascending = false;
+	}
 	if (__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
 									__ATOMIC_ACQUIRE))
 	{
@@ -446,6 +682,24 @@ zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null)
 	return (range->values && !order_less(zone->max, range->low) &&
 			!order_less(range->high, zone->min)) ||
 		(range->nulls && has_null);
+}
+
+/* With ascending zones: the first block that is not below the range */
+static int
+first_zone(const ZoneSegment *zones, int n, OrderKey low)
+{
+	int			from = 0;
+
+	while (from < n)
+	{
+		int			middle = (from + n) / 2;
+
+		if (order_less(zones->blocks[middle].max, low))
+			from = middle + 1;
+		else
+			n = middle;
+	}
+	return from;
 }
 
 /* ---- the table ---- */
@@ -471,7 +725,7 @@ collect_root(Collector *c, BlockNumber block, int index)
 		pfree(keys_entry_tuple(&c->keys->format, entry));
 }
 
-/* All are integers: which are in the range?  Returns how many. */
+/* All are values: which are in the range?  Returns how many. */
 static int
 match_integers(Collector *c, int n, uint8 *match)
 {
@@ -489,13 +743,13 @@ match_integers(Collector *c, int n, uint8 *match)
 }
 
 static int
-match_any(Collector *c, int n, uint8 *match)
+match_any(Collector *c, BlockNumber block, int n, uint8 *match)
 {
 	const LeadingRange *range = &c->range;
 	int			found = 0;
 	int			i;
 
-	order_leading(c, n);
+	order_rows(c, block, n);
 	for (i = 0; i < n; i++)
 	{
 		match[i] = c->states[i] == STORE_VALUE ?
@@ -507,19 +761,48 @@ match_any(Collector *c, int n, uint8 *match)
 	return found;
 }
 
+/* By the ranges of columns.  Returns how many may be in the range; -1: unknown. */
+static int
+match_columns(Collector *c, BlockNumber block, uint8 *match)
+{
+	int			found = 0;
+	int			n = -1;
+	int			k;
+	int			i;
+
+	memset(match, 1, SOFORT_BLOCK_ROWS);
+	for (k = 0; k < c->nmatches; k++)
+	{
+		n = store_match_column(c->store, block, &c->matches[k], match);
+		if (n < 0)
+			return -1;
+	}
+	for (i = 0; i < n; i++)
+		found += match[i];
+	return n < 0 ? -1 : found;
+}
+
+/* By order keys */
+static int
+match_rows(Collector *c, BlockNumber block, uint8 *match)
+{
+	bool		all_values;
+	int			n = read_leading(c, block, &all_values);
+
+	if (all_values && is_one_integer(c))
+		return match_integers(c, n, match);
+	return match_any(c, block, n, match);
+}
+
 static void
 collect_block(Collector *c, BlockNumber block)
 {
 	uint8		match[SOFORT_BLOCK_ROWS];
-	bool		all_values;
-	int			n = read_leading(c, block, &all_values);
-	int			found;
+	int			found = match_columns(c, block, match);
 	int			i;
 
-	if (all_values && is_integer(&c->keys->format.columns[0]))
-		found = match_integers(c, n, match);
-	else
-		found = match_any(c, n, match);
+	if (found < 0)
+		found = match_rows(c, block, match);
 	for (i = 0; found > 0 && !c->set->overflow; i++)
 	{
 		if (!match[i])
@@ -548,21 +831,33 @@ collect_from_table(Collector *c, uint32 number)
 	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	bool		by_leading = c->range.usable && !store_chains_differ(c->store);
 	ZoneSegment *zones = by_leading ? segment_zones(c, number) : NULL;
-	BlockNumber block;
+	bool		ascending = zones != NULL && zones->ascending && !(c->range.nulls && zones->any_null);
+	BlockNumber block = first;
+	BlockNumber in_vain = 0;
 
 	if (zones != NULL && !zone_may_match(&c->range, &zones->all, zones->any_null))
 		return;
-	for (block = first; block < end && !c->set->overflow; block++)
+	if (ascending)
+		block += first_zone(zones, end - first, c->range.low);
+	for (; block < end && !c->set->overflow; block++)
 	{
+		uint64		before;
+
+		if (ascending && order_less(c->range.high, zones->blocks[block - first].min))
+			return;
 		if (zones != NULL && !zone_may_match(&c->range, &zones->blocks[block - first],
 											 zones->has_null[block - first]))
 			continue;
 		CHECK_FOR_INTERRUPTS();
+		before = c->set->n;
 		if (by_leading)
 			collect_block(c, block);
 		else
 			collect_all_of_block(c, block);
+		in_vain += c->set->n == before;
 	}
+	if (zones != NULL)
+		note_scattered(c, end - first, in_vain);
 }
 
 /* ---- all of it ---- */
@@ -579,8 +874,18 @@ collector_init(Collector *c, IndexKeys *keys, Relation heap, PartialIndex *parti
 	c->set = set;
 	c->stride = keys_stride(&keys->format);
 	partial_attributes(keys->index, c->atts);
+	c->ncolumns = order_columns(&keys->format);
 	set_range(c);
 	set_entry_range(c);
+	set_matches(c);
+}
+
+static void
+collector_end(Collector *c)
+{
+	for (int k = 0; k < c->nmatches; k++)
+		store_match_free(&c->matches[k]);
+	pfree(c);
 }
 
 /* Is somebody reading just what this process would read for the same purpose? */
@@ -589,6 +894,7 @@ others_make_zones(Collector *c, PartialSegment *segment)
 {
 	return pg_atomic_read_u32(&segment->state) != SEGMENT_DONE && c->range.usable &&
 		__atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE) == NULL &&
+		pg_atomic_read_u32(&c->partial->scattered) == 0 &&
 		pg_atomic_exchange_u32(&segment->zoning, 1) != 0;
 }
 
@@ -655,7 +961,7 @@ partial_collect(IndexKeys *keys, Relation heap, const IndexView *view, const Tre
 		collect_tree(c, view->tree);
 	collect_tree(c, view->partial->delta);
 	sort_set(c);
-	pfree(c);
+	collector_end(c);
 }
 
 void
@@ -667,5 +973,5 @@ partial_collect_old(IndexKeys *keys, Relation heap, PartialIndex *partial,
 	collector_init(c, keys, heap, partial, lower, upper, set);
 	collect_old(c);
 	sort_set(c);
-	pfree(c);
+	collector_end(c);
 }

@@ -46,6 +46,7 @@
 
 bool		indexam_use_partial = false;
 int			indexam_segment_blocks = 256;
+void		(*indexam_before_use) (void) = NULL;
 void		(*indexam_before_search) (bool (*complete) (void *arg), void *arg) = NULL;
 void		(*indexam_after_search) (void) = NULL;
 
@@ -363,6 +364,8 @@ static void
 attach(IndexKeys *keys, Relation index, bool partial)
 {
 	pool_require();
+	if (unlikely(indexam_before_use != NULL))
+		indexam_before_use();
 	load_keys(keys, index, partial);
 	if (unlikely(registry_state(keys->shared) != INDEX_READY))
 		make_usable(keys, partial);
@@ -436,6 +439,20 @@ rebuild_step(IndexKeys *keys, int max_segments)
 	return worked ? REBUILD_WORKED : REBUILD_BUSY;
 }
 
+/* NULL if somebody has it for himself, or it is gone */
+static Relation
+open_unless_locked(Oid oid)
+{
+	Relation	relation;
+
+	if (!ConditionalLockRelationOid(oid, AccessShareLock))
+		return NULL;
+	relation = try_relation_open(oid, NoLock);
+	if (relation == NULL)
+		UnlockRelationOid(oid, AccessShareLock);
+	return relation;
+}
+
 /* Only what queries may use is worth building. */
 IndexamRebuild
 sofort_index_rebuild(Oid index_oid, int max_segments)
@@ -447,12 +464,15 @@ sofort_index_rebuild(Oid index_oid, int max_segments)
 
 	if (!OidIsValid(heap_oid))
 		return result;
-	heap = try_relation_open(heap_oid, AccessShareLock);
+	/* who holds locks on them may be waiting for recovery */
+	heap = open_unless_locked(heap_oid);
 	if (heap == NULL)
-		return result;
-	index = try_relation_open(index_oid, AccessShareLock);
-	if (index != NULL && index->rd_rel->relkind == RELKIND_INDEX && am_is_ours(index) &&
-		index->rd_index->indislive && index->rd_index->indisready)
+		return REBUILD_BUSY;
+	index = open_unless_locked(index_oid);
+	if (index == NULL)
+		result = REBUILD_BUSY;
+	else if (index->rd_rel->relkind == RELKIND_INDEX && am_is_ours(index) &&
+			 index->rd_index->indislive && index->rd_index->indisready)
 	{
 		IndexKeys	keys;
 

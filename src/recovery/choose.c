@@ -14,6 +14,7 @@
 #include "sofort/indexam/indexam.h"
 #include "sofort/recovery/rank.h"
 #include "sofort/store/workload.h"
+#include "storage/lmgr.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
@@ -35,8 +36,9 @@ recovery_choose_default(RecoveryStructure *structures, int n, int *segments)
 
 		if (s->ready || s->failed || s->busy)
 			continue;
-		if (b == NULL || s->waiters > b->waiters ||
-			(s->waiters == b->waiters &&
+		if (b == NULL || (s->needed && !b->needed) ||
+			(s->needed == b->needed && s->waiters > b->waiters) ||
+			(s->needed == b->needed && s->waiters == b->waiters &&
 			 s->segments - s->segments_done < b->segments - b->segments_done))
 			best = i;
 	}
@@ -49,14 +51,17 @@ recovery_choose_default(RecoveryStructure *structures, int n, int *segments)
 static double
 rebuild_cost(const RecoveryStructure *s)
 {
-	Relation	table = try_relation_open(s->table, AccessShareLock);
+	Relation	table = NULL;
 	BlockNumber pages;
 	double		rows;
 	double		allvisfrac;
 	double		cost;
 
+	/* who has it for himself may be waiting for recovery */
+	if (ConditionalLockRelationOid(s->table, AccessShareLock))
+		table = try_relation_open(s->table, NoLock);
 	if (table == NULL)
-		return 0;
+		return 0;				/* (a lock is released with the transaction) */
 	table_relation_estimate_size(table, NULL, &pages, &rows, &allvisfrac);
 	relation_close(table, AccessShareLock);
 	cost = indexam_cost_rebuild(pages, rows);
@@ -117,7 +122,7 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 		s->id = structures[i].index;
 		s->persistent = structures[i].persistent;
 		s->available = structures[i].ready || structures[i].busy || structures[i].failed;
-		s->needed = structures[i].waiters > 0;
+		s->needed = structures[i].needed;
 		if (!s->persistent && !s->available)
 			s->rebuild = rebuild_cost(&structures[i]);
 	}
@@ -165,7 +170,7 @@ recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments)
 	{
 		if (structures[i].position != 1)
 			continue;
-		if (structures[i].rank > 0 || structures[i].waiters > 0)
+		if (structures[i].rank > 0 || structures[i].needed)
 			return i;
 
 		/* nothing that is left pays: do it when nobody wants the processors */

@@ -35,6 +35,7 @@ typedef struct LauncherDatabase
 {
 	Oid			db_oid;
 	bool		done;
+	bool		failed;			/* a worker could not finish it: nobody waits for that */
 	TimestampTz not_before;		/* of the next worker, after one failed */
 } LauncherDatabase;
 
@@ -168,6 +169,7 @@ start_worker(int slot, LauncherDatabase *db)
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 		Recovery->slots[slot].db_oid = InvalidOid;
 		LWLockRelease(&Recovery->lock);
+		db->failed = true;
 		db->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MILLISECONDS);
 	}
 	return started;
@@ -220,8 +222,11 @@ reap_workers(void)
 		if (db && finished)
 			db->done = true;
 		else if (db)
+		{
+			db->failed = true;
 			db->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 														 RETRY_MILLISECONDS);
+		}
 	}
 }
 
@@ -264,6 +269,26 @@ start_workers(void)
 	return waiting;
 }
 
+/* For which databases sessions wait, in mode synchronous */
+static void
+tell_awaited(void)
+{
+	Oid		   *awaited = palloc((list_length(databases) + 1) * sizeof(Oid));
+	int			n = 0;
+	ListCell   *lc;
+
+	foreach(lc, databases)
+	{
+		LauncherDatabase *db = lfirst(lc);
+
+		if (!db->done && !db->failed && sofort_recovery_mode == RECOVERY_SYNCHRONOUS &&
+			sofort_recovery_workers > 0)
+			awaited[n++] = db->db_oid;
+	}
+	recovery_set_awaited(awaited, n);
+	pfree(awaited);
+}
+
 /* All databases are done: when was that? */
 static void
 note_end(void)
@@ -290,11 +315,25 @@ save_workload(int code, Datum arg)
 	(void) workload_save(NULL);
 }
 
+/* Nobody waits for what nobody does. */
+static void
+leave_gate_open(int code, Datum arg)
+{
+	recovery_set_awaited(NULL, 0);
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->launcher_pid = 0;
+	LWLockRelease(&Recovery->lock);
+}
+
 static void
 launch(Datum arg)
 {
 	bool		waiting;
 
+	before_shmem_exit(leave_gate_open, (Datum) 0);
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->launcher_pid = MyProcPid;
+	LWLockRelease(&Recovery->lock);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	before_shmem_exit(save_workload, (Datum) 0);
 
@@ -312,6 +351,7 @@ launch(Datum arg)
 		}
 		reap_workers();
 		waiting = start_workers();
+		tell_awaited();
 		note_end();
 		waiting |= workload_save(MyLatch);
 		pgstat_report_activity(STATE_IDLE, NULL);

@@ -24,7 +24,7 @@
 #include "recovery_internal.h"
 
 int			sofort_recovery_workers = 2;
-int			sofort_recovery_mode = RECOVERY_SYNCHRONOUS;
+int			sofort_recovery_mode = RECOVERY_ADAPTIVE;
 double		sofort_recovery_alpha = 0.99;
 int			sofort_recovery_benefit = RANK_DEPENDENT;
 
@@ -68,11 +68,11 @@ recovery_register_workers(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("sofort.recovery_mode",
 							 "How queries and the rebuilding of indexes go together after a start.",
-							 "synchronous: who needs an index helps to rebuild it, and waits; "
+							 "synchronous: who needs an index waits until all are there; "
 							 "instant: it is used as far as it is there, and the table for the rest; "
 							 "adaptive: the same, and those that the workload needs most are rebuilt first.",
 							 &sofort_recovery_mode,
-							 RECOVERY_SYNCHRONOUS,
+							 RECOVERY_ADAPTIVE,
 							 recovery_mode_options,
 							 PGC_SIGHUP, 0, NULL, assign_recovery_mode, NULL);
 
@@ -141,6 +141,7 @@ recovery_startup(void)
 		pg_atomic_init_u32(&Recovery->share_db, InvalidOid);
 		pg_atomic_init_u64(&Recovery->share_set, 0);
 		pg_atomic_init_u64(&Recovery->searches_paid, 0);
+		recovery_gate_init();
 	}
 }
 
@@ -229,6 +230,7 @@ recovery_main(void (*body) (Datum), Datum arg, int exit_code)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_shutdown_request);
 	BackgroundWorkerUnblockSignals();
+	recovery_pass_gate();
 
 	PG_TRY();
 	{

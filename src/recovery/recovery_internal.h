@@ -12,6 +12,7 @@
 #include "sofort/compat/compat.h"
 #include "sofort/recovery/recovery.h"
 #include "port/atomics.h"
+#include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 
 /* All fields are protected by the lock of RecoveryShared. */
@@ -33,6 +34,9 @@ typedef struct RecoveryDone
 	Oid			index;
 } RecoveryDone;
 
+/* Databases that are waited for one by one; while there are more, for all */
+#define RECOVERY_AWAITED		64
+
 typedef struct RecoveryShared
 {
 	LWLock		lock;
@@ -42,6 +46,13 @@ typedef struct RecoveryShared
 	uint64		failures;
 	TimestampTz started;		/* the first worker was started */
 	TimestampTz finished;		/* all databases were done */
+
+	/* gate.c */
+	pid_t		launcher_pid;	/* 0: there is none */
+	bool		surveyed;		/* awaited is known */
+	int			nawaited;		/* above RECOVERY_AWAITED: all are awaited */
+	Oid			awaited[RECOVERY_AWAITED];	/* databases */
+	ConditionVariable gate;
 
 	/* throttle.c; times in microseconds of the monotonic clock */
 	pg_atomic_uint64 benefit_at_most;	/* that was left at any time */
@@ -68,6 +79,16 @@ extern bool recovery_must_stay_away(Oid db_oid);
 /* What the worker in this slot does now. */
 extern void recovery_show_index(int slot, Oid index);
 
+/* ---- dictionaries.c ---- */
+
+/*
+ * In a transaction of a worker: the dictionaries of a table, if the workload writes to
+ * it; those of any table that is left, false if none is.  *working_on: its table, for
+ * the handling of errors.
+ */
+extern void recovery_build_written_dictionaries(Oid table, volatile Oid *working_on);
+extern bool recovery_build_other_dictionaries(volatile Oid *working_on);
+
 /* ---- throttle.c ---- */
 
 /* What the indexes that are left and pay would save; 0: none is left. */
@@ -76,6 +97,17 @@ extern void recovery_set_search_share(double benefit_left);
 /* Around a search of a table in place of an index */
 extern void recovery_before_search(bool (*complete) (void *arg), void *arg);
 extern void recovery_after_search(void);
+
+/* ---- gate.c ---- */
+
+/* At the start of the server: closed, for processes that are forked from now on. */
+extern void recovery_gate_init(void);
+
+/* This process belongs to recovery. */
+extern void recovery_pass_gate(void);
+
+/* The databases whose indexes are being rebuilt; the others' sessions may go on. */
+extern void recovery_set_awaited(const Oid *databases, int n);
 
 /* ---- idle.c ---- */
 

@@ -15,6 +15,7 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
@@ -24,9 +25,11 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "sofort/indexam/indexam.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -76,7 +79,7 @@ static List *failed = NIL;
 #define STEP_SEGMENTS	2
 
 /* "nice" of workers in mode instant: it cannot be taken back */
-#define WORKER_NICENESS	10
+#define WORKER_NICENESS	5
 
 /* While others have all that is left */
 #define IDLE_MILLISECONDS	50
@@ -85,30 +88,51 @@ static List *failed = NIL;
  * Not while somebody has the table or the index for himself: a prepared
  * transaction may have it for days.  Such an index is left to queries.
  */
-static bool
-may_be_opened(Oid index_oid)
+static Relation
+open_if_free(Oid index_oid)
 {
 	Oid			table_oid = IndexGetRelation(index_oid, true);
-	bool		free;
+	Relation	index = NULL;
 
 	if (!OidIsValid(table_oid) || !ConditionalLockRelationOid(table_oid, AccessShareLock))
-		return false;
-	free = ConditionalLockRelationOid(index_oid, AccessShareLock);
-	if (free)
-		UnlockRelationOid(index_oid, AccessShareLock);
+		return NULL;
+	if (ConditionalLockRelationOid(index_oid, AccessShareLock))
+	{
+		index = try_relation_open(index_oid, NoLock);
+		if (index == NULL)
+			UnlockRelationOid(index_oid, AccessShareLock);
+	}
 	UnlockRelationOid(table_oid, AccessShareLock);
-	return free;
+	return index;
+}
+
+/* Relations of this database that prepared transactions hold locks on */
+static List *
+find_prepared(void)
+{
+	List	   *result = NIL;
+	LockData   *locks;
+
+	if (max_prepared_xacts == 0)
+		return NIL;
+	locks = GetLockStatusData();
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *lock = &locks->locks[i];
+
+		if (lock->pid == 0 && lock->locktag.locktag_type == LOCKTAG_RELATION &&
+			lock->locktag.locktag_field1 == MyDatabaseId)
+			result = list_append_unique_oid(result, lock->locktag.locktag_field2);
+	}
+	return result;
 }
 
 static bool
-describe(Form_pg_class form, RecoveryStructure *structure)
+describe(Oid index_oid, const List *prepared, RecoveryStructure *structure)
 {
-	Relation	index;
+	Relation	index = open_if_free(index_oid);
 	IndexamStats stats;
 
-	if (!may_be_opened(form->oid))
-		return false;
-	index = try_relation_open(form->oid, AccessShareLock);
 	if (index == NULL)
 		return false;
 	if (!index->rd_index->indislive || !index->rd_index->indisready)
@@ -118,11 +142,11 @@ describe(Form_pg_class form, RecoveryStructure *structure)
 	}
 	indexam_stats(index, &stats);
 	memset(structure, 0, sizeof(*structure));
-	structure->index = form->oid;
+	structure->index = index_oid;
 	structure->table = index->rd_index->indrelid;
 	structure->ready = strcmp(stats.state, "ready") == 0;
 	structure->persistent = strcmp(stats.placement, "dram") != 0;
-	structure->failed = list_member_oid(failed, form->oid);
+	structure->failed = list_member_oid(failed, index_oid);
 	structure->partial = strcmp(stats.state, "partial") == 0;
 	structure->busy = strcmp(stats.state, "building") == 0 ||
 		(structure->partial && (stats.merging ||
@@ -132,7 +156,8 @@ describe(Form_pg_class form, RecoveryStructure *structure)
 	structure->segments_done = stats.segments_done;
 	structure->workers = stats.workers;
 	structure->waiters = stats.waiters;
-	structure->rebuilt_as = recovery_rebuilt_as(form->oid);
+	structure->needed = stats.waiters > 0 || list_member_oid(prepared, index_oid);
+	structure->rebuilt_as = recovery_rebuilt_as(index_oid);
 	relation_close(index, AccessShareLock);
 	return true;
 }
@@ -144,6 +169,7 @@ recovery_find_structures(RecoveryStructure **structures)
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	Oid			am = get_index_am_oid("sofort_index", true);
+	List	   *prepared = find_prepared();
 	int			n = 0;
 	int			max = 64;
 
@@ -161,7 +187,7 @@ recovery_find_structures(RecoveryStructure **structures)
 			max *= 2;
 			*structures = repalloc(*structures, max * sizeof(RecoveryStructure));
 		}
-		if (describe(form, &(*structures)[n]))
+		if (describe(form->oid, prepared, &(*structures)[n]))
 			n++;
 	}
 	table_endscan(scan);
@@ -176,7 +202,7 @@ typedef enum StepResult
 	STEP_DONE
 } StepResult;
 
-/* In a transaction.  *index: the one worked on, for the handling of errors. */
+/* In a transaction.  *index (or table): the one worked on, for the handling of errors. */
 static StepResult
 work(volatile Oid *index)
 {
@@ -190,10 +216,11 @@ work(volatile Oid *index)
 		if (!structures[i].ready && !structures[i].failed)
 			hopeful++;
 	if (hopeful == 0)
-		return STEP_NOTHING_LEFT;
+		return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
 	choice = recovery_choose(structures, n, &segments);
 	if (choice < 0)
 		return STEP_IDLE;
+	recovery_build_written_dictionaries(structures[choice].table, index);
 	*index = structures[choice].index;
 	recovery_show_index(my_slot, *index);
 	pgstat_report_activity(STATE_RUNNING, "rebuilding a sofort index");
@@ -260,13 +287,28 @@ step(void)
 /*
  * Mode instant: queries first, where they can do without us.  Adaptive recovery
  * begins with all that it can get, and stops when what is left does not pay.
+ *
+ * Where the kernel makes a scheduling group of each session, and each process of
+ * PostgreSQL is a session, nice values count within it alone: then the group gets one.
+ * The kernel allows that ten times a second, so it may take several steps.
  */
 static void
 set_priority(void)
 {
-	if (sofort_recovery_mode == RECOVERY_INSTANT &&
-		setpriority(PRIO_PROCESS, 0, WORKER_NICENESS) != 0)
+	static bool lowered = false;
+	FILE	   *group;
+
+	if (lowered || sofort_recovery_mode != RECOVERY_INSTANT)
+		return;
+	lowered = true;
+	if (setpriority(PRIO_PROCESS, 0, WORKER_NICENESS) != 0)
 		ereport(DEBUG1, (errmsg("could not lower the priority of a sofort recovery worker: %m")));
+	group = AllocateFile("/proc/self/autogroup", "w");
+	if (group == NULL)
+		return;					/* there are no groups */
+	fprintf(group, "%d", WORKER_NICENESS);
+	if (FreeFile(group) != 0 && errno == EAGAIN)
+		lowered = false;
 }
 
 static void
@@ -284,6 +326,7 @@ rebuild_database(Datum arg)
 	set_priority();
 	while ((result = step()) != STEP_NOTHING_LEFT)
 	{
+		set_priority();
 		recovery_check_shutdown();
 		if (ConfigReloadPending)
 		{

@@ -298,6 +298,21 @@ dictionary_free_index(DictIndex *index)
 	arena_free(index);
 }
 
+static bool
+dictionary_is_indexed(StoreShared *shared, const DictionaryHeader *dictionary)
+{
+	DictIndex  *index;
+	bool		result;
+
+	LWLockAcquire(structure_lock(shared->id), LW_SHARED);
+	for (index = shared->dictionaries; index != NULL; index = index->next)
+		if (index->dictionary == dictionary)
+			break;
+	result = index != NULL && index->table != NULL;
+	LWLockRelease(structure_lock(shared->id));
+	return result;
+}
+
 /* The index of a dictionary; made, and after a restart built, at first use. */
 DictIndex *
 dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
@@ -335,6 +350,26 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 		LWLockRelease(lock);
 	}
 	return index;
+}
+
+int
+store_build_dictionaries(StoreDesc *store, uint64 values)
+{
+	const StoreHeader *header = store->header;
+	int			n = 0;
+
+	for (uint64 i = 0; i < header->columns.count; i++)
+	{
+		PMPtr		p = column_get(header, i)->dictionary;
+		DictionaryHeader *d = p == PM_NULL ? NULL : pm_deref(p);
+
+		if (d == NULL || d->values.count < values || dictionary_is_indexed(store->shared, d))
+			continue;
+		(void) dictionary_attach(store->shared, d);
+		n++;
+		SOFORT_STOP("dictionary-built");
+	}
+	return n;
 }
 
 /* ---- adding ---- */

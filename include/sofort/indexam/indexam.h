@@ -55,10 +55,12 @@ extern bool indexam_provide_opclass(Oid type);
 extern bool indexam_use_partial;
 
 /*
- * Called, if set, before a scan searches a table in place of an index, and after
+ * Called, if set, before an index is used in any way (not for rebuilding it): the first
+ * may wait; no latch, LWLock or epoch is held.  Then before a scan searches a table in place of an index, and after
  * it (not after an error).  No latch, LWLock or epoch is held then.  complete(arg):
  * is the index there now?
  */
+extern void (*indexam_before_use) (void);
 extern void (*indexam_before_search) (bool (*complete) (void *arg), void *arg);
 extern void (*indexam_after_search) (void);
 

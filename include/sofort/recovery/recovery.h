@@ -77,6 +77,7 @@ typedef struct RecoveryStructure
 	uint32		segments_done;
 	int			workers;		/* processes that work on it now */
 	int			waiters;		/* processes that wait for it now */
+	bool		needed;			/* by them, or by a prepared transaction */
 
 	/* filled by recovery_rank() */
 	double		rebuild_cost;	/* of what is missing, in the planner's units */

@@ -31,6 +31,35 @@ extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum
 							  uint8 *state);
 
 /*
+ * A range of values of a column, to leave out rows quickly.  Filled with zeroes but for
+ * the first fields.
+ */
+typedef struct StoreMatch
+{
+	int			att;			/* 0-based; of type int2, int4, int8, or a text */
+	int64		low;			/* inclusive, both */
+	int64		high;
+	const char *image;			/* instead: a text with a short header, image_len bytes */
+	uint32		image_len;
+
+	/* what the dictionary says, by store_match_column() */
+	const void *dictionary;
+	uint64		ndictionary;
+	uint64		ncodes;			/* in the range */
+	uint32		code;			/* the first of them */
+	uint8	   *codes;			/* by code, if there are several; palloc'd */
+} StoreMatch;
+
+/*
+ * match[i] becomes 0 if row i of the block cannot have a value in the range; NULLs and
+ * free rows may be left as they are.  Rows whose values came to the dictionary after the first
+ * call are left out, too.  Returns how many rows the block has, 0 if it has no storage; -1, and
+ * match is as it was, if that cannot be told from how the column is stored.
+ */
+extern int	store_match_column(StoreDesc *store, BlockNumber block, StoreMatch *m, uint8 *match);
+extern void store_match_free(StoreMatch *m);
+
+/*
  * Roots of the block that an index must have an entry for: not free, not
  * aborted, created by a transaction below "before", and not dead to all
  * ("horizon", 64-bit) with their whole chain.  What is not known for sure is among them.

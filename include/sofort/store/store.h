@@ -172,6 +172,12 @@ extern bool row_tid_is_valid(const ItemPointerData *tid);
 extern StoreDesc *store_open(Relation rel);
 
 /*
+ * Builds the hash indexes, which writers need, of dictionaries with at least so many
+ * values that have none since the start.  Returns how many.  53200 if the arena is full.
+ */
+extern int	store_build_dictionaries(StoreDesc *store, uint64 values);
+
+/*
  * The store of a relation, to be read as another tuple descriptor says: ALTER
  * TABLE scans the old rows when the catalog already has the new types.  For
  * reading only; lives in CurrentMemoryContext (or is store_open()'s).

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * gate.c
+ *	  Recovery mode synchronous: who needs an index after a start waits until all
+ *	  indexes of its database are there.
+ *
+ * The launcher keeps the list of databases that are awaited.  What waits here holds
+ * the locks of its transaction; so workers skip what they cannot lock, and nobody
+ * waits while the launcher or a worker waits for a lock itself (README.md, "The gate").
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "sofort/indexam/indexam.h"
+#include "storage/condition_variable.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "recovery_internal.h"
+
+/* A launcher that has not come by then will not come. */
+#define LAUNCHER_MILLISECONDS	5000
+
+/* A process of recovery that waits for a lock for so long may be waiting for us. */
+#define BLOCKED_MILLISECONDS	1000
+
+#define POLL_MILLISECONDS		100
+
+/* The launcher has told, and this database is not awaited (any more). */
+static bool
+is_open(void)
+{
+	bool		open;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	open = Recovery->surveyed && Recovery->nawaited <= RECOVERY_AWAITED;
+	for (int i = 0; open && i < Recovery->nawaited; i++)
+		if (Recovery->awaited[i] == MyDatabaseId)
+			open = false;
+	LWLockRelease(&Recovery->lock);
+	return open;
+}
+
+static bool
+launcher_is_missing(TimestampTz since)
+{
+	bool		missing;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	missing = Recovery->launcher_pid == 0;
+	LWLockRelease(&Recovery->lock);
+	return missing &&
+		TimestampDifferenceExceeds(since, GetCurrentTimestamp(), LAUNCHER_MILLISECONDS);
+}
+
+static bool
+waits_for_lock(pid_t pid, TimestampTz now)
+{
+	PGPROC	   *proc = pid == 0 ? NULL : BackendPidGetProc(pid);
+	TimestampTz since = proc == NULL ? 0 : (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
+
+	return since != 0 && TimestampDifferenceExceeds(since, now, BLOCKED_MILLISECONDS);
+}
+
+/* Does recovery wait for a heavyweight lock, perhaps one of this transaction? */
+static bool
+recovery_is_blocked(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	pid_t		pids[RECOVERY_MAX_WORKERS + 1];
+	int			n = 0;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	pids[n++] = Recovery->launcher_pid;
+	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+		pids[n++] = Recovery->slots[i].pid;
+	LWLockRelease(&Recovery->lock);
+	while (n > 0)
+		if (waits_for_lock(pids[--n], now))
+			return true;
+	return false;
+}
+
+/*
+ * Before a sofort index is used.  Holds no LWLock, latch or epoch.  Once open, it is
+ * open for this process, which does not outlive a restart.
+ */
+static void
+wait_at_gate(void)
+{
+	TimestampTz since = GetCurrentTimestamp();
+
+	if (!IsUnderPostmaster || RecoveryInProgress() || sofort_recovery_workers == 0 ||
+		sofort_recovery_mode != RECOVERY_SYNCHRONOUS)
+		return;					/* (settings may change) */
+	ConditionVariablePrepareToSleep(&Recovery->gate);
+	while (!is_open())
+	{
+		if (launcher_is_missing(since) || recovery_is_blocked())
+		{
+			ConditionVariableCancelSleep();
+			return;
+		}
+		(void) ConditionVariableTimedSleep(&Recovery->gate, POLL_MILLISECONDS,
+										   PG_WAIT_EXTENSION);
+	}
+	ConditionVariableCancelSleep();
+	indexam_before_use = NULL;
+}
+
+void
+recovery_gate_init(void)
+{
+	ConditionVariableInit(&Recovery->gate);
+	indexam_before_use = wait_at_gate;
+}
+
+void
+recovery_pass_gate(void)
+{
+	indexam_before_use = NULL;
+}
+
+void
+recovery_set_awaited(const Oid *databases, int n)
+{
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->surveyed = true;
+	Recovery->nawaited = n;
+	memcpy(Recovery->awaited, databases, Min(n, RECOVERY_AWAITED) * sizeof(Oid));
+	LWLockRelease(&Recovery->lock);
+	ConditionVariableBroadcast(&Recovery->gate);
+}

@@ -1,0 +1,142 @@
+# Recovery mode instant: look-ups by several columns of indexes of which nothing is
+# built yet. Blocks and rows are left out by the first bytes of the key; what is
+# found must be what a search of the table finds, for all types, NULLs and orders.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use SofortNode;
+use Test::More;
+
+plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
+
+my $node = SofortNode->new('zones');
+$node->init(conf => [ 'autovacuum = off', 'sofort.recovery_mode = instant', 'sofort.recovery_workers = 0' ]);
+$node->start;
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# Clustered in the first columns, random in the others; every column has NULLs.
+# Few distinct values, so that look-ups by four columns find something.
+sql(q{
+	-- (short texts, numbers of 4 and 8 bytes, codes of 1 and 2 bytes, and what has no codes)
+	CREATE TABLE z (w int, d smallint, o bigint, s varchar(3) COLLATE "C", t text COLLATE "C", n numeric, x oid, f float8, r int,
+		u int, k int, b bigint, v varchar(15) COLLATE "C") USING sofort;
+	SELECT setseed(0.5);
+	INSERT INTO z SELECT
+		CASE WHEN random() < 0.02 THEN NULL ELSE i / 1000 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE i / 100 % 10 - 5 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE i % 100 / 10 - 5 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE left('abc', (random() * 3)::int) END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE repeat(chr(97 + (random() * 2)::int), (random() * 20)::int) END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE (random() * 10)::int / 4.0 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE (random() * 5)::int END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE (random() * 5)::int - 2 END,
+		(random() * 50)::int,
+		CASE WHEN random() < 0.02 THEN NULL ELSE i * 7919 % 5000 - 2500 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE i * 31 % 1000 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE i * 104729 % 10007 END,
+		CASE WHEN random() < 0.02 THEN NULL ELSE lpad((i * 31 % 5003)::text, 15, '0') END
+		FROM generate_series(1, 5000) i;
+	UPDATE z SET r = r + 1 WHERE r % 7 = 0;
+	UPDATE z SET d = d + 1 WHERE r % 11 = 0;
+	DELETE FROM z WHERE r % 13 = 0;
+});
+my %indexes = (
+	i_ints => 'w, d, o',
+	i_desc => 'w DESC NULLS LAST, d DESC, o NULLS FIRST, x',
+	i_short => 's, w DESC, d',
+	i_long => 't, w, d',
+	i_middle => 'd, s DESC, t, o',
+	i_decimal => 'd NULLS FIRST, n, w',
+	i_float => 'x, f DESC, w, d',
+	i_wide => 'o, w, d',
+	i_unique => 'u, k',
+	i_codes => 'k, b DESC',
+	i_narrow => 'b DESC, d',
+	i_text => 'v, u');
+sql(join(';', map { "CREATE INDEX $_ ON z USING sofort_index ($indexes{$_})" } sort keys %indexes) . '; ANALYZE z');
+sql(q{CREATE FUNCTION same(columns text[], rounds int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	r z;
+	found int := 0;
+	condition text;
+	answer text;
+	truth text;
+	c text;
+	value text;
+	k int;
+BEGIN
+	FOR round IN 1 .. rounds LOOP
+		condition := 'true';
+		k := 0;
+		FOREACH c IN ARRAY columns LOOP
+			-- (values from anywhere: most combinations exist where columns are few)
+			IF k = 0 OR random() < 0.3 THEN
+				SELECT * INTO r FROM z OFFSET (random() * 4000)::int LIMIT 1;
+			END IF;
+			EXECUTE format('SELECT quote_nullable($1.%I)', c) USING r INTO value;
+			k := k + 1;
+			EXIT WHEN k > 1 AND random() < 0.15;
+			condition := condition || format(' AND %I ', c) ||
+				CASE WHEN value = 'NULL' OR random() < 0.03 THEN 'IS NULL'
+					WHEN random() < 0.7 THEN '= ' || value
+					ELSE (ARRAY['< ', '> ', '<= ', '>= '])[1 + (random() * 3)::int] || value END;
+		END LOOP;
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_indexscan = on;
+		EXECUTE 'SELECT count(*) || '' '' || coalesce(sum(hashtext(z::text)::bigint), 0) FROM z WHERE ' || condition INTO answer;
+		SET LOCAL enable_seqscan = on;
+		SET LOCAL enable_indexscan = off;
+		EXECUTE 'SELECT count(*) || '' '' || coalesce(sum(hashtext(z::text)::bigint), 0) FROM z WHERE ' || condition INTO truth;
+		IF answer IS DISTINCT FROM truth THEN
+			RETURN format('%s: %s instead of %s', condition, answer, truth);
+		END IF;
+		IF answer NOT LIKE '0 %' THEN found := found + 1; END IF;
+	END LOOP;
+	RETURN CASE WHEN found > rounds / 10 THEN 'same' ELSE 'only ' || found || ' found' END;
+END $$});
+
+# One index at a time, so that this one is used.
+my $rounds = $ENV{SOFORT_LONG} ? 2000 : 60;
+foreach my $name (sort keys %indexes)
+{
+	(my $columns = $indexes{$name}) =~ s/ (?:DESC|NULLS|FIRST|LAST)\b//g;
+	my $others = join(', ', map { "'$_'" } grep { $_ ne $name } keys %indexes);
+	sql("UPDATE pg_index SET indisvalid = indexrelid::regclass::text NOT IN ($others) WHERE indrelid = 'z'::regclass");
+	$node->kill9;
+	$node->start;
+	like(sql("SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN SELECT * FROM z WHERE (" .
+			join(', ', split(/, /, $columns)) . ') = (' . join(', ', map { "(SELECT $_ FROM z LIMIT 1)" } split(/, /, $columns)) . ')'),
+		qr/Index Scan using $name/, "$name: it is used");
+	is(sql("SELECT same(string_to_array('$columns', ', '), $rounds)"), 'same', "$name: same rows");
+	is(sql("SELECT status FROM sofort.indexes WHERE index = '$name'::regclass"), 'partial', "$name: not complete");
+}
+
+# Keys that lie anywhere, in segments that are large enough to find out that zones are no
+# help; and in the same table keys that do not.
+sql(q{
+	CREATE TABLE y (a int, b int) USING sofort;
+	INSERT INTO y SELECT i * 7919 % 40000, i / 2 FROM generate_series(0, 39999) i;
+	CREATE INDEX y_a ON y USING sofort_index (a);
+	CREATE INDEX y_b ON y USING sofort_index (b);
+	ANALYZE y});
+$node->append_conf('postgresql.conf', "sofort.rebuild_segment = 64\nenable_seqscan = off\nenable_mergejoin = off\nenable_hashjoin = off");
+$node->kill9;
+$node->start;
+is(sql('SELECT count(*) FROM y WHERE a = 5'), '1', 'the first look-up, scattered');
+is(sql('SELECT count(*) FROM y WHERE b = 5'), '2', 'the first look-up, ascending');
+for my $round (1, 2)
+{
+	is(sql(q{SELECT count(*), sum(x.b) FROM generate_series(0, 39999, 1999) i, LATERAL (SELECT b FROM y WHERE a = i) x}),
+		sql(q{SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(b) FROM y WHERE a % 1999 = 0}), "scattered keys, round $round");
+	is(sql(q{SELECT count(*), sum(x.a) FROM generate_series(0, 19999, 1999) i, LATERAL (SELECT a FROM y WHERE b = i) x}),
+		sql(q{SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(a) FROM y WHERE b % 1999 = 0}), "ascending keys, round $round");
+}
+is(sql(q{SELECT count(*), min(a), max(a) FROM y WHERE a BETWEEN 100 AND 299}), '200|100|299', 'a range of scattered keys');
+
+$node->stop;
+$node->teardown_node;
+done_testing();

@@ -1,0 +1,142 @@
+# Recovery mode synchronous: who needs an index after a start waits until all are
+# there; and nobody waits for what cannot come.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use IPC::Run;
+use SofortNode;
+use Test::More;
+
+plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
+
+my $node = SofortNode->new('synchronous');
+$node->init(conf => [
+	'autovacuum = off', 'sofort.recovery_mode = synchronous', 'sofort.recovery_workers = 0', "deadlock_timeout = '100ms'",
+	'max_prepared_transactions = 2' ]);
+$node->start;
+
+sub sql { return $node->safe_psql($_[1] || 'postgres', $_[0]); }
+
+sub session
+{
+	my ($out, $err) = ('', '');
+	my $run = IPC::Run::start(
+		[ 'psql', '-XAtq', '-v', 'VERBOSITY=terse', '-d', $node->connstr('postgres'), map { ('-c', $_) } @_ ],
+		'<', \undef, '>', \$out, '2>', \$err);
+	return { out => \$out, err => \$err, run => $run };
+}
+
+sub finish
+{
+	my ($s) = @_;
+	$s->{run}->finish;
+	return ${ $s->{out} } . ${ $s->{err} };
+}
+
+sub set
+{
+	sql("ALTER SYSTEM SET $_") for @_;
+	sql('SELECT pg_reload_conf()');
+	return;
+}
+
+my $waiting = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event_type = 'Extension'";
+my $missing = "SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'";
+my $by_index = "SET enable_seqscan = off; SELECT v FROM a WHERE id = 77";
+my $by_other = "SET enable_seqscan = off; SELECT v FROM b WHERE id = 77";	# (the worker stands still in a)
+
+sql(q{
+	CREATE TABLE a (id int PRIMARY KEY, v int) USING sofort;
+	CREATE TABLE b (id int PRIMARY KEY, v int) USING sofort;
+	CREATE TABLE h (id int PRIMARY KEY, v int) USING heap;
+	INSERT INTO a SELECT i, i FROM generate_series(1, 5000) i;
+	INSERT INTO b SELECT * FROM a;
+	INSERT INTO h VALUES (1, 1);
+	ANALYZE});
+sql('CREATE DATABASE other');
+sql('CREATE EXTENSION sofort; CREATE TABLE c (id int PRIMARY KEY) USING sofort; INSERT INTO c VALUES (1)', 'other');
+
+# Nothing is rebuilt yet; one worker stands still at its first block.
+sub start_held
+{
+	set('sofort.recovery_workers = 0', 'sofort.recovery_mode = synchronous');
+	$node->kill9;
+	$node->start;
+	$node->arm('rebuild-block', 'wait');
+	set('sofort.recovery_workers = 1');
+	ok($node->wait_at('rebuild-block'), "$_[0]: a worker stands still");
+	return;
+}
+
+# ---- what waits, and what does not ----
+
+start_held('waiting');
+my $s = session("$by_index; $missing");
+ok($node->wait_until($waiting), 'who needs an index waits');
+is(sql('SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT v FROM a WHERE id = 78'), '78', 'who needs none does not');
+is(sql('UPDATE h SET v = 2 WHERE id = 1 RETURNING v'), '2', 'nor who needs other tables');
+like($node->error_of("SET statement_timeout = '100ms'; $by_index"), qr/^57014/, 'waiting can be cancelled');
+ok($node->wait_until($waiting), 'the first one still waits');
+$node->disarm('rebuild-block');
+is(finish($s), "77\n0\n", 'and goes on when all indexes are there');
+is(sql('SELECT mode || phase FROM sofort.recovery'), 'synchronousfinished', 'view');
+
+# ---- without workers, and when there is no mode to wait for any more ----
+
+sql("ALTER SYSTEM SET sofort.recovery_workers = 0");
+$node->kill9;
+$node->start;
+is(sql("$by_index; $missing"), "77\n1", 'without workers everybody does what he needs');
+start_held('modes');
+$s = session($by_other);
+ok($node->wait_until($waiting), 'one waits');
+set('sofort.recovery_mode = instant');
+is(finish($s), "77\n", 'until the mode changes');
+$node->disarm('rebuild-block');
+
+# ---- processes of recovery that go away ----
+
+start_held('terminated');
+$s = session($by_other);
+ok($node->wait_until($waiting), 'one waits');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'sofort recovery worker'");
+is(finish($s), "77\n", 'until the worker is terminated');
+$node->disarm('rebuild-block');
+start_held('launcher');
+$s = session($by_other);
+ok($node->wait_until($waiting), 'one waits');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'sofort recovery launcher'");
+is(finish($s), "77\n", 'until the launcher is terminated');
+$node->disarm('rebuild-block');
+
+# ---- who waits may hold what recovery needs ----
+
+start_held('locks');
+$s = session("BEGIN; LOCK TABLE b; $by_index; SELECT v FROM b WHERE id = 5; $missing; COMMIT");
+ok($node->wait_until($waiting), 'one waits that has a table for itself');
+$node->disarm('rebuild-block');
+is(finish($s), "77\n5\n0\n", 'workers go round it; what is left is done by the one who has it');
+ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), 'recovery ends');
+
+set('sofort.recovery_workers = 0');
+$node->kill9;
+$node->start;
+sql('ALTER SYSTEM SET sofort.recovery_workers = 1');
+is(finish(session('BEGIN', 'LOCK TABLE pg_catalog.pg_class', 'SELECT pg_reload_conf()', 'SHOW sofort.recovery_workers', $by_index, 'COMMIT')),
+	"t\n1\n77\n", 'a catalog: nobody waits for a worker that waits');
+
+sql("BEGIN; LOCK TABLE b; PREPARE TRANSACTION 'p'");
+set('sofort.recovery_workers = 1');
+$node->kill9;
+$node->start;
+is(sql($by_index), '77', 'a prepared transaction has a table for itself');
+sql("ROLLBACK PREPARED 'p'");
+is(sql('SET enable_seqscan = off; SELECT id FROM c WHERE id = 1', 'other'), '1', 'another database');
+ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), 'recovery ends');
+is($node->verify_problems, '', 'verify');
+
+$node->stop;
+$node->teardown_node;
+done_testing();
