@@ -112,7 +112,9 @@ row_compare_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntr
 
 	if (next_pathlist)
 		next_pathlist(root, rel, rti, rte);
-	if (rte->rtekind != RTE_RELATION || rel->indexlist == NIL || !OidIsValid(exec_table_am_oid()))
+	/* (a parent's indexes are none to scan: since 16 they are listed, without functions) */
+	if (rte->rtekind != RTE_RELATION || rte->inh || rel->indexlist == NIL ||
+		!OidIsValid(exec_table_am_oid()))
 		return;
 	bounds = leading_bounds(root, rel);
 	if (bounds != NIL)
