@@ -178,8 +178,9 @@ compare_descending(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
+/* Room for n more codes in the list of free ones */
 static bool
-add_free(StoreShared *shared, DictIndex *index, const uint32 *codes, uint32 n)
+prepare_free(StoreShared *shared, DictIndex *index, uint32 n)
 {
 	uint32		size = Max(index->nfree_size, index->nfree + n);
 
@@ -187,9 +188,6 @@ add_free(StoreShared *shared, DictIndex *index, const uint32 *codes, uint32 n)
 				 size * sizeof(uint32)))
 		return false;
 	index->nfree_size = size;
-	memcpy(index->free + index->nfree, codes, n * sizeof(uint32));
-	index->nfree += n;
-	qsort(index->free, index->nfree, sizeof(uint32), compare_descending);
 	return true;
 }
 
@@ -241,7 +239,12 @@ dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	/* without memory for the list they are lost until the next start */
-	(void) add_free(shared, index, index->unlinked, n);
+	if (prepare_free(shared, index, n))
+	{
+		memcpy(index->free + index->nfree, index->unlinked, n * sizeof(uint32));
+		index->nfree += n;
+		qsort(index->free, index->nfree, sizeof(uint32), compare_descending);
+	}
 	LWLockRelease(lock);
 	memmove(index->unlinked, index->unlinked + n, kept * sizeof(uint32));
 	index->nunlinked = kept;
@@ -256,24 +259,31 @@ void
 dictionary_find_absent(StoreShared *shared, DictIndex *index)
 {
 	const DictionaryHeader *d = index->dictionary;
+	uint32		nabsent = 0;
 	uint32		code;
+	bool		listed;
 
 	if (index->absent_known)
 		return;
+	for (code = 0; d->attlen <= 0 && code < d->values.count; code++)
+		nabsent += *(PMPtr *) dictionary_element(d, code) == PM_NULL;
+	if (nabsent > 0 && !prepare_absent(shared, index))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory for sofort"),
+				 errhint("Raise sofort.dram_size and restart the server.")));
 	index->absent_known = true;
-	if (d->attlen > 0)
+	if (nabsent == 0)
 		return;
-	for (code = 0; code < d->values.count; code++)
+	Assert(index->nfree == 0);
+	listed = prepare_free(shared, index, nabsent);
+	for (code = d->values.count; code-- > 0;)
 	{
 		if (*(PMPtr *) dictionary_element(d, code) != PM_NULL)
 			continue;
-		if (index->nabsent_bits == 0 && !prepare_absent(shared, index))
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("out of memory for sofort"),
-					 errhint("Raise sofort.dram_size and restart the server.")));
 		set_absent(index, code, true);
-		(void) add_free(shared, index, &code, 1);
+		if (listed)
+			index->free[index->nfree++] = code; /* descending, as it must be */
 	}
 }
 
