@@ -357,12 +357,14 @@ record_drain(ShadowCall *site)
 	lock_log();
 	freeze_if_asked();
 	r = begin_record(SHADOW_DRAIN, site);
+	compare_all(r);
+
+	/* after what was compared: a stamp that it has follows a flushed commit record */
 	if (IsUnderPostmaster && ShmemAddrIsValid(pm_shared) && !RecoveryInProgress())
 	{
 		r->wal_flushed = GetFlushRecPtr(NULL);
 		r->wal_written = GetXLogWriteRecPtr();
 	}
-	compare_all(r);
 	end_record(r, r->n * sizeof(ShadowLine));
 	header->drains++;
 	undrained = false;
