@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "sofort/txn/kept.h"
 #include "sofort/compat/compat.h"
+#include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
@@ -367,7 +368,10 @@ sofort_test_resume_waiting(PG_FUNCTION_ARGS)
 		TxnKeptInfo info;
 
 		txn_kept_find(r->token_hash, &info);
-		if (info.outcome == TXN_KEPT_WAITING && txn_resume(&info))
+		if (info.outcome != TXN_KEPT_WAITING)
+			continue;
+		continuation_prepare_resume(&info);
+		if (txn_resume(&info))
 			PG_RETURN_INT64((int64) info.statements);
 	}
 	PG_RETURN_NULL();

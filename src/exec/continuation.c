@@ -21,6 +21,8 @@
 #include "miscadmin.h"
 #include "sofort/compat/ddl.h"
 #include "sofort/compat/lock.h"
+#include "sofort/exec/exec.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/store/store.h"
 #include "sofort/txn/kept.h"
 #include "sofort/txn/txn.h"
@@ -326,9 +328,13 @@ tables_of(List *stores)
  * The locks that its statements had.  Nobody holds them now, so that others may be
  * before us; waiting for them, who may wait for the transaction's rows, would
  * deadlock behind the lock manager's back.
+ *
+ * And the indexes: one that is being rebuilt leaves rows of transactions that are
+ * younger than it to their writers.  The rows of this one get a younger xid, and
+ * their writer is gone.
  */
-static void
-lock_relations(const TxnKeptInfo *info)
+void
+continuation_prepare_resume(const TxnKeptInfo *info)
 {
 	List	   *stores = NIL;
 	ListCell   *lc;
@@ -344,6 +350,7 @@ lock_relations(const TxnKeptInfo *info)
 					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(relid)),
 					 errhint("The transaction still waits to be resumed: try again.")));
 		keepable_resumed(relid);
+		indexam_complete(relid);
 	}
 }
 
@@ -385,7 +392,7 @@ sofort_resume_transaction(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	find_by_token(PG_GETARG_TEXT_PP(0), &info);
 	check_may_resume(&info);
-	lock_relations(&info);
+	continuation_prepare_resume(&info);
 	if (!txn_resume(&info))
 	{
 		find_by_token(PG_GETARG_TEXT_PP(0), &info);

@@ -487,3 +487,23 @@ sofort_index_rebuild(Oid index_oid, int max_segments)
 	relation_close(heap, AccessShareLock);
 	return result;
 }
+
+void
+indexam_complete(Oid heap_oid)
+{
+	Relation	heap = table_open(heap_oid, NoLock);
+	List	   *oids = RelationGetIndexList(heap);
+	ListCell   *lc;
+
+	foreach(lc, oids)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		IndexKeys	keys;
+
+		if (am_is_ours(index) && index->rd_index->indislive && index->rd_index->indisready)
+			index_attach(&keys, index);
+		index_close(index, AccessShareLock);
+	}
+	list_free(oids);
+	table_close(heap, NoLock);
+}

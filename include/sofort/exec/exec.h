@@ -9,6 +9,7 @@
 #define SOFORT_EXEC_EXEC_H
 
 #include "postgres.h"
+#include "sofort/txn/kept.h"
 #include "utils/guc.h"
 
 typedef enum ExecDefaultIndex
@@ -38,5 +39,11 @@ extern void exec_init(void);
 /* OIDs of the access methods in this database; InvalidOid without extension. */
 extern Oid	exec_table_am_oid(void);
 extern Oid	exec_index_am_oid(void);
+
+/*
+ * Before txn_resume(): locks the tables that the kept transaction has written, without
+ * waiting (55P03), and waits until their sofort indexes are complete.
+ */
+extern void continuation_prepare_resume(const TxnKeptInfo *info);
 
 #endif							/* SOFORT_EXEC_EXEC_H */

@@ -84,6 +84,13 @@ typedef enum IndexamRebuild
  */
 extern IndexamRebuild sofort_index_rebuild(Oid index_oid, int max_segments);
 
+/*
+ * All sofort indexes of a table are complete when this returns: built by others, or
+ * here.  The caller has a lock on the table that keeps builds out (RowExclusiveLock),
+ * and a snapshot.  Raises 53200 if the arena is full.
+ */
+extern void indexam_complete(Oid heap_oid);
+
 /* ---- planning ---- */
 
 /*
