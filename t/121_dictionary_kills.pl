@@ -154,7 +154,8 @@ foreach my $round (1 .. ($ENV{SOFORT_LONG} ? 20 : 4))
 		}
 		push @pid, $pid;
 	}
-	usleep(300_000 + int(rand(1_000_000)));
+	$node->poll_query_until('postgres', 'SELECT count(*) > 3000 FROM d') or BAIL_OUT('no writer commits anything');
+	usleep(int(rand(1_000_000)));
 	$node->kill9;
 	waitpid($_, 0) foreach @pid;
 	$node->start;
