@@ -36,6 +36,7 @@ sub start_writer
 	my $pid = fork();
 	BAIL_OUT("fork: $!") unless defined $pid;
 	return $pid if $pid;
+	$SIG{TERM} = 'DEFAULT';		# since 18 the test framework would stop the servers
 	open(STDOUT, '>', '/dev/null');
 	open(STDERR, '>&', \*STDOUT);
 	open(my $psql, '|-', 'psql', '-Xq', '-d', $node->connstr('postgres')) or POSIX::_exit(1);
