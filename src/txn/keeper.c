@@ -504,7 +504,7 @@ claim(void *arg)
 	s = &TxnSlots[k->slot];
 	tcb = txn_tcb_of_slot(k->slot);
 	*(volatile uint64 *) &tcb->xid = My.fxid;
-	pg_compiler_barrier();
+	pm_line_order(tcb);
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_KEPT, k->generation, TxnShmem->life);
 	pm_persist(tcb, PM_LINE);
 	SOFORT_STOP("kept-resume-durable");

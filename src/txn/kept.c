@@ -244,9 +244,8 @@ store_boundary(KeptRecord *r, uint64 statements)
 	b->statements = statements;
 	b->entries = (uint64) My.nentries;
 	b->command = My.wrote ? (uint64) My.last_command + 1 : 0;
-	pg_compiler_barrier();
+	pm_line_order((const void *) b);
 	b->sequence = sequence;
-	pg_compiler_barrier();
 	pm_flush((const void *) b, sizeof(KeptBoundary));
 }
 
@@ -385,7 +384,7 @@ kept_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, LockTup
 		link = &chunk->next;
 	}
 	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, 1);
-	pg_compiler_barrier();
+	pm_line_order(d);
 	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, generation, TXN_ENTRY_LOCK + mode);
 	pm_flush(d, sizeof(TcbEntry));
 	txn_drain();
