@@ -353,9 +353,6 @@ void
 kept_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, LockTupleMode mode)
 {
 	TxnKept    *k = NULL;
-	uint64		n;
-	PMPtr	   *link;
-	TcbEntry   *d;
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	if (TxnSlots[slot].kept > 0)
@@ -365,29 +362,8 @@ kept_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, LockTup
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 		return;
 	}
-	link = &kept_record(k)->locks;
-	for (n = k->next_lock;; n -= TCB_CHUNK_ENTRIES)
-	{
-		TcbChunk   *chunk;
-
-		if (*link == PM_NULL)
-		{
-			PmReservation r;
-
-			pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
-			pm_publish(&r);
-		}
-		chunk = (TcbChunk *) pm_deref(*link);
-		d = &chunk->entries[n];
-		if (n < TCB_CHUNK_ENTRIES)
-			break;
-		link = &chunk->next;
-	}
-	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, 1);
-	pm_line_order(d);
-	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, generation, TXN_ENTRY_LOCK + mode);
-	pm_flush(d, sizeof(TcbEntry));
-	txn_drain();
+	txn_store_carried_lock(txn_chunk_entry(&kept_record(k)->locks, k->next_lock), store,
+						   generation, row, mode);
 	k->next_lock++;
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 	SOFORT_STOP("kept-lock-carried");

@@ -291,6 +291,38 @@ prepared_hand_over(void)
 	My.prepared = NULL;
 }
 
+/* Entry n of a chain of chunks, which is made longer if need be. */
+TcbEntry *
+txn_chunk_entry(PMPtr *link, uint64 n)
+{
+	for (;; n -= TCB_CHUNK_ENTRIES)
+	{
+		TcbChunk   *chunk;
+
+		if (*link == PM_NULL)
+		{
+			PmReservation r;
+
+			pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
+			pm_publish(&r);
+		}
+		chunk = (TcbChunk *) pm_deref(*link);
+		if (n < TCB_CHUNK_ENTRIES)
+			return &chunk->entries[n];
+		link = &chunk->next;
+	}
+}
+
+/* A lock that was carried to another version, durably */
+void
+txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
+					   LockTupleMode mode)
+{
+	entry_store(d, store, generation, TXN_ENTRY_LOCK + mode, row, 1);
+	pm_flush(d, sizeof(TcbEntry));
+	txn_drain();
+}
+
 /*
  * A prepared transaction was given a lock on another version.  May raise an
  * error (pool full).
@@ -301,7 +333,6 @@ prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, Loc
 	TxnPrepared *p = NULL;
 	Tcb		   *tcb;
 	TcbEntry   *d;
-	uint64		n;
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	if (TxnSlots[slot].prepared > 0 && TxnSlots[slot].generation == generation)
@@ -312,36 +343,11 @@ prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row, Loc
 		return;
 	}
 	tcb = txn_tcb_of_slot(slot);
-	n = p->next_entry;
-	if (n < TCB_INLINE_ENTRIES)
-		d = &tcb->entries[n];
+	if (p->next_entry < TCB_INLINE_ENTRIES)
+		d = &tcb->entries[p->next_entry];
 	else
-	{
-		PMPtr	   *link = &tcb->overflow;
-
-		for (n -= TCB_INLINE_ENTRIES;; n -= TCB_CHUNK_ENTRIES)
-		{
-			TcbChunk   *chunk;
-
-			if (*link == PM_NULL)
-			{
-				PmReservation r;
-
-				pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
-				pm_publish(&r);
-			}
-			chunk = (TcbChunk *) pm_deref(*link);
-			d = &chunk->entries[n];
-			if (n < TCB_CHUNK_ENTRIES)
-				break;
-			link = &chunk->next;
-		}
-	}
-	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, 1);
-	pm_line_order(d);
-	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, generation, TXN_ENTRY_LOCK + mode);
-	pm_flush(d, sizeof(TcbEntry));
-	txn_drain();
+		d = txn_chunk_entry(&tcb->overflow, p->next_entry - TCB_INLINE_ENTRIES);
+	txn_store_carried_lock(d, store, generation, row, mode);
 	p->nentries++;
 	p->next_entry++;
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));

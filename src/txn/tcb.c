@@ -705,10 +705,7 @@ txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	e->sub = my_frame()->sub;
 	e->durable = d;
 
-	/* "what" of an older transaction may stand there: row first */
-	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, count);
-	pm_line_order(d);
-	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, My.generation, kind);
+	entry_store(d, store, My.generation, kind, row, count);
 	if (first)
 		pm_flush(My.tcb, PM_LINE);	/* entry 0 is in that line */
 	else

@@ -14,6 +14,7 @@
 #include "access/xlogdefs.h"
 #include "port/atomics.h"
 #include "sofort/pmem/layout.h"
+#include "sofort/pmem/persist.h"
 #include "sofort/txn/txn.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
@@ -69,6 +70,15 @@ typedef enum KeptState
 #define ENTRY_COUNT(r)		((uint32) ((r) >> 40))
 #define ENTRY_MAX_COUNT		((1U << 24) - 1)
 #define ENTRY_MAKE_ROW(row, count) ((uint64) (row) | ((uint64) (count) << 40))
+
+/* Not flushed.  "what" of an older transaction may stand there: row first. */
+static inline void
+entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row, uint32 count)
+{
+	*(volatile uint64 *) &d->row = ENTRY_MAKE_ROW(row, count);
+	pm_line_order(d);
+	*(volatile uint64 *) &d->what = ENTRY_MAKE(store, generation, kind);
+}
 
 /* ---- volatile state in shared memory ---- */
 
@@ -437,6 +447,9 @@ extern void prepared_hand_over(void);
 extern void prepared_adopt(Tcb *tcb, uint32 slot);
 extern void prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row,
 							  LockTupleMode mode);
+extern TcbEntry *txn_chunk_entry(PMPtr *link, uint64 n);
+extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
+								   LockTupleMode mode);
 extern void prepared_end_of_xact(void);
 
 /* ---- kept.c: while its session runs ---- */
