@@ -132,41 +132,40 @@ sofort_relation_size(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(bytes);
 }
 
-Datum
-sofort_table_size(PG_FUNCTION_ARGS)
+static int64
+total_bytes(Relation rel)
+{
+	return table_bytes(rel) + indexes_bytes(rel);
+}
+
+/* NULL for a relation that is not there, as PostgreSQL's functions */
+static Datum
+size_of(FunctionCallInfo fcinfo, int64 (*bytes_of) (Relation rel))
 {
 	Relation	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	int64		bytes;
 
 	if (rel == NULL)
 		PG_RETURN_NULL();
-	bytes = table_bytes(rel);
+	bytes = bytes_of(rel);
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64(bytes);
+}
+
+Datum
+sofort_table_size(PG_FUNCTION_ARGS)
+{
+	return size_of(fcinfo, table_bytes);
 }
 
 Datum
 sofort_indexes_size(PG_FUNCTION_ARGS)
 {
-	Relation	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	int64		bytes;
-
-	if (rel == NULL)
-		PG_RETURN_NULL();
-	bytes = indexes_bytes(rel);
-	relation_close(rel, AccessShareLock);
-	PG_RETURN_INT64(bytes);
+	return size_of(fcinfo, indexes_bytes);
 }
 
 Datum
 sofort_total_relation_size(PG_FUNCTION_ARGS)
 {
-	Relation	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	int64		bytes;
-
-	if (rel == NULL)
-		PG_RETURN_NULL();
-	bytes = table_bytes(rel) + indexes_bytes(rel);
-	relation_close(rel, AccessShareLock);
-	PG_RETURN_INT64(bytes);
+	return size_of(fcinfo, total_bytes);
 }
