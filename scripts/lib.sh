@@ -352,11 +352,15 @@ stop_server()
 }
 
 # SIGKILL for the postmaster and all its children. They are stopped first, so
-# that none acts on another's death.
+# that none acts on another's death; a postmaster that is not stopped yet may
+# fork a child that is not in the list.
 kill9_server()
 {
 	local name=$1 pid=${SERVER_PID[$1]} all p
 	kill -STOP "$pid"
+	while ! grep -q '^State:[[:space:]]*[TZ]' "/proc/$pid/status" 2>/dev/null && [ -d "/proc/$pid" ]; do
+		sleep 0.001
+	done
 	all="$pid $(children_of "$pid")"
 	kill -STOP $all 2>/dev/null
 	note_segments $all

@@ -200,8 +200,18 @@ sub _note_segments
 	return;
 }
 
+# The state of a process: R, S, T (stopped), Z ...; undef when there is none.
+sub process_state
+{
+	my ($pid) = @_;
+	open(my $fh, '<', "/proc/$pid/stat") or return undef;
+	my $line = <$fh>;
+	return defined $line && $line =~ /\) (\S) / ? $1 : undef;
+}
+
 # SIGKILL for the postmaster and all its children; returns when none is left.
-# They are stopped first, so that none acts on another's death.
+# They are stopped first, so that none acts on another's death. The signal takes
+# its time: a postmaster that still runs may fork a child that is not in the list.
 sub kill9
 {
 	my ($node) = @_;
@@ -209,6 +219,7 @@ sub kill9
 	return unless defined $pid;
 
 	kill('STOP', $pid);
+	usleep(500) while (process_state($pid) || 'Z') !~ /[TZ]/;
 	my @all = ($pid, children($pid));
 	kill('STOP', @all);
 	_note_segments(@all);
@@ -217,12 +228,7 @@ sub kill9
 	$node->{_pid} = undef;
 	foreach my $p (@all[ 1 .. $#all ])
 	{
-		while (open(my $fh, '<', "/proc/$p/stat"))
-		{
-			my $line = <$fh>;
-			last if !defined $line || $line =~ /\) [ZX] /;
-			usleep(2_000);
-		}
+		usleep(2_000) while (process_state($p) || 'X') !~ /[ZX]/;
 	}
 	return;
 }
