@@ -37,6 +37,25 @@ SELECT count(*) FROM s JOIN before b USING (id) WHERE (s.ctid::text::point)[0] =
 SELECT count(*) FROM s JOIN before b USING (id) WHERE s.ctid = b.t;
 SELECT brin_summarize_new_values('s_id_idx');
 CALL pg_temp.check('s');
+-- few rows say nothing about what is to come: larger ones stay where they are, too
+CREATE TABLE f (id int, n bigint, t text, x char(400)) USING sofort WITH (fillfactor = 10, autovacuum_enabled = off);
+INSERT INTO f SELECT i, i, 'short', 'wide' FROM generate_series(1, 100) i;
+CREATE INDEX f_n ON f USING brin (n) WITH (pages_per_range = 1);
+SELECT array_agg(DISTINCT encoding) FROM sofort.columns WHERE relation = 'f'::regclass AND column_name IN ('n', 't');
+CREATE TABLE f_before AS SELECT id, ctid AS c FROM f;
+UPDATE f SET n = n * 100000000000, t = repeat('long', 20);
+SELECT count(*) FROM f JOIN f_before b USING (id) WHERE (f.ctid::text::point)[0] = (b.c::text::point)[0];
+-- with many the encodings are decided
+INSERT INTO f SELECT i, i, 'short' || i, 'wide' FROM generate_series(1, 3000) i;
+SELECT column_name, encoding FROM sofort.columns WHERE relation = 'f'::regclass AND column_name IN ('n', 't');
+SELECT count(*), sum(n), sum(length(t)) FROM f;
+CALL pg_temp.check('f');
+-- the planner knows how many there are, without ANALYZE
+CREATE FUNCTION pg_temp.estimate(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE line text; BEGIN
+    FOR line IN EXECUTE 'EXPLAIN ' || query LOOP RETURN substring(line FROM 'rows=(\d+)'); END LOOP;
+END $$;
+SELECT pg_temp.estimate('SELECT * FROM f');
 -- until it is used up
 DO $$ BEGIN FOR i IN 1..4 LOOP UPDATE s SET a = a + 1; END LOOP; END $$;
 SELECT count(*) < 100 FROM s JOIN before b USING (id) WHERE (s.ctid::text::point)[0] = (b.t::text::point)[0];

@@ -357,6 +357,15 @@ decide_late(StoreDesc *store, Bitmapset *indexed)
 	shared->undecided_wait = Max(shared->undecided_wait * 2, STORE_SAMPLE_ROWS);
 }
 
+/* How many rows insertions put into n blocks: a fill factor leaves some out. */
+static uint64
+rows_filled(const StoreHeader *header, uint64 n)
+{
+	uint64		rows = n * SOFORT_BLOCK_ROWS;
+
+	return header->tid_fill == 0 ? rows : Max(rows * header->tid_fill / header->tid_rows, 1);
+}
+
 /* No more blocks at once than the next decision needs. */
 static uint32
 room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room)
@@ -366,7 +375,7 @@ room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room
 	if (!shape_is_undecided(s))
 		return room;
 	rows = shared->undecided_wait - Min(shared->undecided_rows, shared->undecided_wait);
-	return Min(room, Max(rows / SOFORT_BLOCK_ROWS, 4));
+	return Min(room, Max(rows / rows_filled(shared->header, 1), 4));
 }
 
 static void
@@ -396,7 +405,7 @@ grow(StoreDesc *store)
 										   room_at(header, b, hole != PG_UINT64_MAX ?
 												   header->nblocks : 0)));
 		make_run(store, b, n, shape);
-		store->shared->undecided_rows += (uint64) n * SOFORT_BLOCK_ROWS;
+		store->shared->undecided_rows += rows_filled(header, n);
 	}
 	SOFORT_STOP("store-block-published");
 	if (b + n > header->nblocks)

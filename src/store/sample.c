@@ -174,8 +174,15 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	int			code = distinct <= 256 ? 1 : 2;
 	Size		average = s->n > 0 ? s->total / s->n : 0;
 
+	choice.column = column;
+	if (s->n < SAMPLE_MIN)
+	{
+		choice.undecided = true;
+		choice.minipage = indexed && choice.encoding != ENCODING_REFERENCE;
+		return choice;
+	}
 	/* sampled or declared: a short varlena goes in place */
-	if (value_packable(c) && s->n > 0)
+	if (value_packable(c))
 	{
 		/* a longer one may well come, up to the declared length */
 		Size		width = TYPEALIGN(4, s->longest + VARHDRSZ_SHORT);
@@ -200,7 +207,7 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 		choice.encoding = ENCODING_DICTIONARY;
 		choice.width = code;
 	}
-	else if (c->attbyval && c->attlen == 8 && s->n > 0 && s->bits >> (8 * STORE_NARROW_WIDTH) == 0)
+	else if (c->attbyval && c->attlen == 8 && s->bits >> (8 * STORE_NARROW_WIDTH) == 0)
 	{
 		/* fewer bytes would soon be outgrown by numbers that count rows */
 		choice.encoding = ENCODING_NARROW;
@@ -208,8 +215,6 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	}
 	/* a NULL that comes later makes a new shape, once */
 	choice.nullable = s->n < nrows;
-	choice.undecided = s->n < SAMPLE_MIN;
-	choice.column = column;
 	choice.minipage = indexed && choice.encoding != ENCODING_REFERENCE;
 	return choice;
 }

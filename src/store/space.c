@@ -48,9 +48,9 @@ free_chunk(StoreShared *shared, FreeChunk *c)
 }
 
 static uint32
-next_chunk_size(const FreeChunk *last)
+next_chunk_size(const FreeChunk *last, uint32 first)
 {
-	return last == NULL ? FREE_CHUNK_MIN : Min(last->size * 2, FREE_CHUNK_MAX);
+	return last == NULL ? first : Min(last->size * 2, FREE_CHUNK_MAX);
 }
 
 /*
@@ -67,6 +67,42 @@ list_of(StoreShared *shared, uint64 row)
 		&shared->free : &shared->free_older;
 }
 
+/* Do these rows follow each other, in one block? */
+static bool
+adjoin(uint64 row, uint32 count, uint64 next)
+{
+	return row + count == next && next % SOFORT_BLOCK_ROWS != 0;
+}
+
+/*
+ * Into a chunk whose ranges descend; true if one that is there was extended.
+ */
+static bool
+insert_range(FreeChunk *c, uint64 row, uint32 count)
+{
+	uint64	   *e = c->entry;
+	uint32		i = c->n;
+
+	while (i > 0 && FREE_ROW(e[i - 1]) < row)
+		i--;
+	if (i < c->n && adjoin(FREE_ROW(e[i]), FREE_COUNT(e[i]), row))
+		e[i] = FREE_MAKE(FREE_ROW(e[i]), FREE_COUNT(e[i]) + count);
+	else if (i > 0 && adjoin(row, count, FREE_ROW(e[i - 1])))
+		e[i - 1] = FREE_MAKE(row, count + FREE_COUNT(e[i - 1]));
+	else
+	{
+		memmove(&e[i + 1], &e[i], (c->n - i) * sizeof(uint64));
+		e[i] = FREE_MAKE(row, count);
+		c->n++;
+		return false;
+	}
+	return true;
+}
+
+/*
+ * In the first chunk the ranges descend, and the last is taken first: as on heap,
+ * new versions of a small table lie in the order in which they were made.
+ */
 static void
 push_free(StoreShared *shared, uint64 row, uint32 count)
 {
@@ -75,15 +111,25 @@ push_free(StoreShared *shared, uint64 row, uint32 count)
 
 	if (c == NULL || c->n == c->size)
 	{
-		FreeChunk  *made = new_chunk(shared, next_chunk_size(c), 0);
+		FreeChunk  *made = new_chunk(shared, next_chunk_size(c, FREE_IN_ORDER), 0);
 
 		if (made == NULL)
 			return;
 		made->next = c;
 		*list = c = made;
 	}
-	c->entry[c->n++] = FREE_MAKE(row, count);
+	if (c->next != NULL)
+		c->entry[c->n++] = FREE_MAKE(row, count);
+	else if (insert_range(c, row, count))
+		return;
 	pg_atomic_fetch_add_u32(&shared->nfree, 1);
+}
+
+/* Should rows be added to the list, before the first of them is taken? */
+static bool
+is_short(const FreeChunk *list)
+{
+	return list == NULL || (list->next == NULL && list->n < FREE_IN_ORDER / 2);
 }
 
 /* Take the oldest chunk out of the quarantine if its time has come. */
@@ -178,7 +224,8 @@ space_quarantine(StoreShared *shared, uint64 row)
 	}
 	if (c == NULL || c->usable_after != FREE_OPEN || c->n == c->size)
 	{
-		FreeChunk  *made = new_chunk(shared, next_chunk_size(c), FREE_OPEN);
+		FreeChunk  *made = new_chunk(shared, next_chunk_size(c, FREE_CHUNK_MIN),
+									   FREE_OPEN);
 
 		if (made == NULL)
 		{
@@ -246,18 +293,22 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 {
 	static int	misses = 0;
 	StoreShared *shared = store->shared;
+	struct StoreLocal *local = store->local;
 	FreeChunk **list = &store->shared->free;
 	FreeChunk  *c;
-	uint64		horizon;
 	uint64	   *e;
 
 	if (pg_atomic_read_u32(&shared->nfree) == 0)
 		return false;
-	horizon = store_cached_horizon(misses >= MISSES_TO_REFRESH);
-	if (misses >= MISSES_TO_REFRESH)
-		misses = 0;
+	/* what becomes free while a statement changes a few rows does not come in between */
+	if (local->reserved == 0 || local->reserved >= FREE_IN_ORDER)
+	{
+		local->horizon = store_cached_horizon(misses >= MISSES_TO_REFRESH);
+		if (misses >= MISSES_TO_REFRESH)
+			misses = 0;
+	}
 	LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
-	while (*list == NULL && (c = pop_expired(shared, horizon)) != NULL)
+	while (is_short(*list) && (c = pop_expired(shared, local->horizon)) != NULL)
 		free_expired(shared, c);
 	if (*list == NULL && !newest)
 		list = &shared->free_older;
@@ -481,6 +532,7 @@ space_reserve(Relation rel, StoreDesc *store, uint32 want)
 			spread_complete_block(rel, store);
 	}
 	r->grow = r->grow == 0 ? 1 : Min(Max(want * 2, 2), SOFORT_BLOCK_ROWS);
+	local->reserved += r->count;
 }
 
 /* The other reservation holds one row in a block of the newest shape. */
@@ -574,6 +626,7 @@ space_end_of_xact(void)
 
 		local->is_active = false;
 		local->avoid_older = false;
+		local->reserved = 0;
 		give_back(local->desc.shared, &local->main);
 		give_back(local->desc.shared, &local->other);
 		give_back(local->desc.shared, &local->near);

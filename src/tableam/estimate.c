@@ -59,6 +59,16 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 	return looked == 0 ? 0 : live * (double) store_capacity(nblocks) / looked;
 }
 
+/* So many rows insertions put into the table: a fill factor leaves some row ids out. */
+static double
+filled_capacity(StoreDesc *store, BlockNumber nblocks)
+{
+	double		rows = (double) store_capacity(nblocks);
+	const StoreHeader *h = store->header;
+
+	return h->tid_fill == 0 ? rows : rows * h->tid_fill / h->tid_rows;
+}
+
 /*
  * Does pg_class still describe the table?  As for heap, its reltuples stands while
  * the table has as many blocks as it had then.  (With 0 pages and some rows
@@ -93,7 +103,7 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 
 	store_row_counts(store, &live, &dead);
 	rows = (double) live;
-	if (rows + (double) dead < (double) store_capacity(nblocks) / 2)
+	if (rows + (double) dead < filled_capacity(store, nblocks) / 2)
 		rows = sampled_rows(store, nblocks);
 	npages = ceil((rows + (double) dead) /
 				  (HEAP_PAGE_BYTES / (MAXALIGN(width) + LINE_POINTER_BYTES)));

@@ -144,6 +144,7 @@ typedef struct DictIndex
  */
 #define FREE_CHUNK_MIN			14
 #define FREE_CHUNK_MAX			254
+#define FREE_IN_ORDER			62	/* that few free rows are used in their order */
 #define FREE_OPEN				PG_UINT64_MAX
 #define FREE_ROW(e)				((e) & ((UINT64CONST(1) << 40) - 1))
 #define FREE_COUNT(e)			((uint32) ((e) >> 40))
@@ -305,6 +306,8 @@ struct StoreLocal
 	Reservation other;			/* one row, where a value did not fit main */
 	Reservation near;			/* one row, near the version that it replaces */
 	uint64		near_block;		/* PostgreSQL's number of its block */
+	uint64		horizon;		/* for the quarantine; see space_take() */
+	uint64		reserved;		/* rows of main in this transaction so far */
 	int			first_row_bytes;	/* on heap, of the row that is the table's first */
 	int		   *ref_atts;		/* scratch: REFERENCE attributes of a row */
 	uint64	   *ref_fields;
