@@ -32,6 +32,7 @@
 #include "utils/selfuncs.h"
 
 #include "am_internal.h"
+#include "remove.h"
 
 PG_FUNCTION_INFO_V1(sofort_index_handler);
 
@@ -263,4 +264,5 @@ indexam_init(void)
 		return;
 	registry_init();
 	opclass_init();
+	store_remove_entries = index_remove_entries;
 }

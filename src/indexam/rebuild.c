@@ -389,6 +389,24 @@ index_attach_partial(IndexKeys *keys, Relation index)
 	attach(keys, index, true);
 }
 
+bool
+index_attach_if_ready(IndexKeys *keys, Relation index)
+{
+	const CachedKeys *cached = index->rd_amcache;
+	bool		known = cached != NULL && cached->shared->serial == cached->serial;
+
+	if (known)
+		memcpy(&keys->format, &cached->format, cached->format.size);
+	else
+		keys_format(index, &keys->format);
+	keys_init(keys, index);
+	keys->shared = known ? cached->shared : tree_registry_attach(index);
+	if (!is_ready(keys->shared, &keys->format))
+		return false;
+	keys->tree = keys->shared->tree;
+	return true;
+}
+
 IndexKeys *
 index_keys_open(Relation index, MemoryContext context)
 {

@@ -165,7 +165,7 @@ kill_current(IndexScanDesc scan, ScanState *so)
 		return;
 	epoch_enter();
 	keys_place(&place, &so->keys, batch_entry(so, batch->item), 0);
-	batch->killed += tree_delete(so->keys.tree, &probe, 1);
+	batch->killed += tree_delete(so->keys.tree, &probe, 1, NULL);
 	epoch_exit();
 }
 
@@ -178,7 +178,7 @@ finish_kills(ScanState *so)
 
 	if (batch->killed == 0)
 		return;
-	if ((batch->n - batch->killed) * 4 <= so->keys.tree->leaf_capacity)
+	if (tree_leaf_is_sparse(so->keys.tree, batch->n - batch->killed))
 	{
 		epoch_enter();
 		keys_place(&place, &so->keys, batch_entry(so, 0), 0);

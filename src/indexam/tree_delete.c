@@ -59,7 +59,7 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
  * looked at again.
  */
 static int
-delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
+delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *left, int *done)
 {
 	TreeTuple  *tuples[SOFORT_LEAF_SLOTS];
 	TreeNode   *leaf;
@@ -67,6 +67,7 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
 	uint64		rest;
 	uint64		v;
 	int			ntuples = 0;
+	bool		first;
 	int			i;
 
 	do
@@ -75,9 +76,11 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
 
 		leaf = find_leaf(tree, probes[0], &v);
 		slots = 0;
+		first = false;
 		for (i = 0; i < n; i++)
 		{
 			slot = leaf_find(tree, leaf, v, probes[i]);
+			first |= i == 0 && slot >= 0;
 			if (slot >= 0)
 				slots |= UINT64CONST(1) << slot;
 			else if (i > 0 || slot == -2)
@@ -87,7 +90,10 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
 			continue;
 		*done = i;
 		if (slots == 0)
+		{
+			left[0] = -1;
 			return 0;
+		}
 		HOLD_INTERRUPTS();
 		if (node_latch(leaf, v))
 			break;
@@ -101,6 +107,8 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
 		ntuples += tuples[ntuples] != NULL;
 	}
 	leaf_remove(leaf, slots);
+	for (i = 0; i < *done; i++)
+		left[i] = i > 0 || first ? (int) leaf->n : -1;
 	node_unlatch(leaf);
 	RESUME_INTERRUPTS();
 	SOFORT_STOP("tree-entry-removed");
@@ -110,8 +118,8 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *done)
 	return pg_popcount64(slots);
 }
 
-/* From a tree in DRAM.  False: it is not there. */
-static bool
+/* From a tree in DRAM.  Returns how many entries its leaf has left; -1: it is not there. */
+static int
 delete_one(Tree *tree, const TreeProbe *probe)
 {
 	for (;;)
@@ -120,6 +128,7 @@ delete_one(Tree *tree, const TreeProbe *probe)
 		TreeNode   *leaf = find_leaf(tree, probe, &v);
 		int			n = Min(leaf->n, tree->leaf_capacity);
 		int			pos;
+		int			left;
 		uint8		copy[TREE_MAX_STRIDE];
 		uint8	   *place;
 
@@ -132,36 +141,50 @@ delete_one(Tree *tree, const TreeProbe *probe)
 		if (!node_unchanged(leaf, v))
 			continue;
 		if (pos >= n || tree_probe_compare(tree, probe, copy) != 0)
-			return false;
+			return -1;
 
 		HOLD_INTERRUPTS();
 		if (node_latch(leaf, v))
 		{
 			memmove(place, place + tree->stride, (n - pos - 1) * tree->stride);
-			leaf->n--;
+			left = --leaf->n;
 			node_unlatch(leaf);
 			RESUME_INTERRUPTS();
 			tree_tuple_release(tree, tree_entry_tuple(tree, copy));
 			tree_count(tree, -1);
-			return true;
+			return left;
 		}
 		RESUME_INTERRUPTS();
 	}
 }
 
 int
-tree_delete(Tree *tree, TreeProbe *const *probes, int n)
+tree_delete(Tree *tree, TreeProbe *const *probes, int n, int *left)
 {
 	int			deleted = 0;
 	int			i;
-	int			done = 1;
 
-	for (i = 0; i < n; i += done)
+	if (tree_in_pool(tree))
 	{
-		if (tree_in_pool(tree))
-			deleted += delete_from_leaf(tree, probes + i, n - i, &done);
-		else
-			deleted += delete_one(tree, probes[i]);
+		int			done;
+		int			of_leaf[SOFORT_LEAF_SLOTS];
+
+		for (i = 0; i < n; i += done)
+		{
+			deleted += delete_from_leaf(tree, probes + i, Min(n - i, SOFORT_LEAF_SLOTS),
+										of_leaf, &done);
+			if (left != NULL)
+				memcpy(left + i, of_leaf, done * sizeof(int));
+		}
+		return deleted;
+	}
+	for (i = 0; i < n; i++)
+	{
+		int			rest = delete_one(tree, probes[i]);
+
+		if (left != NULL)
+			left[i] = rest;
+		deleted += rest >= 0;
 	}
 	return deleted;
 }

@@ -71,7 +71,7 @@ delete_from_leaf(VacuumState *state)
 		state->probes[n] = &state->places[n].probe;
 		n++;
 	}
-	return tree_delete(tree, state->probes, n);
+	return tree_delete(tree, state->probes, n, NULL);
 }
 
 /* True: there is another leaf. */
@@ -87,7 +87,8 @@ vacuum_leaf(VacuumState *state, bool first)
 	if (state->leaf.has_high)
 		keep_fence(state);
 	deleted = delete_from_leaf(state);
-	if (deleted > 0 && state->leaf.n > 0)
+	/* others have removed entries, too */
+	if (state->leaf.n > 0 && (deleted > 0 || tree_leaf_is_sparse(tree, state->leaf.n)))
 	{
 		EntryPlace	place;
 

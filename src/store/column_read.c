@@ -274,6 +274,12 @@ store_set_chains_differ(StoreDesc *store)
 	LWLockRelease(structure_lock(store->id));
 }
 
+bool
+store_values_freed(StoreDesc *store)
+{
+	return store->shared->values_freed;
+}
+
 void
 store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Datum *values,
 				   bool *isnull)

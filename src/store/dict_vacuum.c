@@ -182,6 +182,8 @@ free_unlinked(StoreShared *shared, DictIndex *index)
 	uint32		n = 0;
 	uint32		i;
 
+	if (index->nunlinked > 0)
+		shared->values_freed = true;	/* roots are locked */
 	for (i = 0; i < index->nunlinked; i++)
 	{
 		uint32		code = index->unlinked[i];

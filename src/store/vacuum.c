@@ -66,7 +66,7 @@ free_if_orphan(StoreDesc *store, const RowRef *ref, uint64 horizon)
  * Is every version of the chain of this dead root dead?  Under the chain lock:
  * the newest one could be replaced, freed and filled again before it is read.
  */
-static bool
+bool
 chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
 	RowRef		newest;
@@ -215,17 +215,14 @@ free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
 
 /*
  * The roots' EMPTY is drained before any row of their chains can be used again:
- * a dead root must never lead into a foreign chain.
+ * a dead root must never lead into a foreign chain.  Roots are locked.
  */
 void
-store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
+free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 {
 	RowList		list = {.size = Max(n, 64)};
-	uint64		horizon = txn_horizon(rel);
 	int			i;
 
-	if (n == 0)
-		return;
 	list.rows = MemoryContextAllocHuge(CurrentMemoryContext, list.size * sizeof(uint64));
 	for (i = 0; i < n; i++)
 	{
@@ -244,12 +241,20 @@ store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
 	SOFORT_STOP("store-roots-freed");
 	for (i = 0; i < list.n; i++)
 		free_listed_row(store, list.rows[i], horizon);
-	space_seal(store->shared);
 	pm_drain();
 	SOFORT_STOP("store-rows-freed");
 	stats_count(store->shared, 0, -list.n);
-	stats_end_of_xact();
 	pfree(list.rows);
+}
+
+void
+store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
+{
+	if (n == 0)
+		return;
+	free_dead_chains(store, rows, n, txn_horizon(rel));
+	space_seal(store->shared);
+	stats_end_of_xact();
 }
 
 /* ---- giving blocks back ---- */

@@ -206,6 +206,7 @@ tableam_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snap
 
 	CheckForSerializableConflictIn(rel, tid, ItemPointerGetBlockNumber(tid));
 	pgstat_count_heap_delete(rel);
+	store_chain_ended(rel, store, &ref);
 	return TM_Ok;
 }
 
@@ -352,8 +353,11 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 	 */
 	tableam_slot_written(slot, rel, store, &new,
 						 locked ? txn_progress_word(cid) : WORD_EMPTY);
-	if (!heap_only)
-		*update_indexes = COMPAT_UPDATE_INDEXES_ALL;
 	compat_count_update(rel, heap_only);
+	if (!heap_only)
+	{
+		*update_indexes = COMPAT_UPDATE_INDEXES_ALL;
+		store_chain_ended(rel, store, &old);
+	}
 	return TM_Ok;
 }

@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
@@ -75,6 +76,7 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->strategy = strategy;
 	vac->oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	vac->horizon = txn_horizon(rel);
+	store_lock_roots(rel);
 	store_vacuum_begin(vac->store);
 	vac->nblocks = store_tid_blocks(vac->store);
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
@@ -162,6 +164,7 @@ free_dead_rows(VacuumState *vac)
 {
 	if (vac->ndead == 0)
 		return;
+	SOFORT_STOP("vacuum-dead-rows-listed");
 	if (vac->nindexes > 0)
 	{
 		if (!vac->index_vacuum)

@@ -120,6 +120,9 @@ extern void index_attach(IndexKeys *keys, Relation index);
  */
 extern void index_attach_partial(IndexKeys *keys, Relation index);
 
+/* If the index is ready; nothing is built, and nobody waited for. */
+extern bool index_attach_if_ready(IndexKeys *keys, Relation index);
+
 /* Attached, maybe partial, in a chunk of the context. */
 extern IndexKeys *index_keys_open(Relation index, MemoryContext context);
 

@@ -251,8 +251,19 @@ extern TreeResult tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *p
 
 /* ---- tree_delete.c ---- */
 
-/* Delete the entries that equal the probes, which are in order.  Returns how many there were. */
-extern int	tree_delete(Tree *tree, TreeProbe *const *probes, int n);
+/*
+ * Delete the entries that equal the probes, which are in order.  Returns how many
+ * there were.  left[] (may be NULL): how many entries the leaf of each still has;
+ * -1: it was not there.
+ */
+extern int	tree_delete(Tree *tree, TreeProbe *const *probes, int n, int *left);
+
+/* Is a leaf with so many entries to be merged with a neighbour? */
+static inline bool
+tree_leaf_is_sparse(const Tree *tree, int n)
+{
+	return n * 4 <= tree->leaf_capacity;
+}
 
 /*
  * Merge underfull nodes on the path to the probe with a neighbour, as long as

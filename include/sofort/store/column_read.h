@@ -81,6 +81,12 @@ extern bool store_chains_differ(StoreDesc *store);
 extern void store_set_chains_differ(StoreDesc *store);
 
 /*
+ * Have values of dictionaries been freed in this server life?  Then columns of
+ * versions that are dead to all may read as something else.
+ */
+extern bool store_values_freed(StoreDesc *store);
+
+/*
  * Attributes (0-based) of a chain as indexes see it: those of its newest
  * version that is not aborted.  root was wanted.
  */

@@ -448,6 +448,35 @@ extern void store_vacuum_end(StoreDesc *store);
  * transaction that runs now has ended. */
 extern void store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n);
 
+/*
+ * From here to the end of the transaction nobody else frees roots: VACUUM, before
+ * it looks for dead ones.  Heavyweight; those who hold it otherwise never wait.
+ */
+extern void store_lock_roots(Relation rel);
+
+/*
+ * This transaction has deleted a version, or updated it with a change of indexed
+ * columns: note its chain, and free some that have ended before and that nobody
+ * sees any more.
+ */
+extern void store_chain_ended(Relation rel, StoreDesc *store, const RowRef *last);
+
+typedef enum StoreRemoval
+{
+	STORE_REMOVAL_DONE,
+	STORE_REMOVAL_LATER,		/* an index is locked, or not ready */
+	STORE_REMOVAL_NEVER			/* an index is of another kind: nothing was done */
+} StoreRemoval;
+
+/*
+ * Set by src/indexam: remove the entries of *n dead roots from all indexes of the
+ * relation, durably.  *n becomes the number of those that have none any more, which
+ * are moved to the front.  The caller has locked the relation (RowExclusiveLock or
+ * more) and its roots, in a transaction.
+ */
+extern StoreRemoval (*store_remove_entries) (Relation rel, StoreDesc *store, uint64 *roots,
+											 int *n);
+
 /* Give back runs of empty blocks whose quarantine is over.  Returns blocks. */
 extern BlockNumber store_release_empty(Relation rel, StoreDesc *store);
 

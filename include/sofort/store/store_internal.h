@@ -166,6 +166,14 @@ typedef struct GarbageChain
 	uint64		ended_by;		/* FullTransactionId */
 } GarbageChain;
 
+typedef struct GarbageRing
+{
+	GarbageChain *entry;		/* size entries, a power of two; NULL: none yet */
+	uint32		size;
+	uint32		head;			/* next to be filled */
+	uint32		tail;			/* oldest */
+} GarbageRing;
+
 struct StoreShared
 {
 	StoreId		id;
@@ -176,6 +184,7 @@ struct StoreShared
 	pg_atomic_uint32 current_shape; /* for new blocks; UINT32_MAX: none yet */
 	pg_atomic_uint32 nfree;		/* hint: ranges in both lists */
 	pg_atomic_uint32 nmarking;	/* dictionaries whose use writers mark */
+	bool		values_freed;	/* of dictionaries, in this server life */
 
 	/* structure lock */
 	bool		append_ready;	/* the next three are set */
@@ -195,10 +204,8 @@ struct StoreShared
 	FreeChunk  *quarantine_tail;
 	struct SpareRows *spare;	/* by PostgreSQL's block, see tid.c */
 	uint32		nspare;
-	GarbageChain *ring;			/* ring_size entries, a power of two */
-	uint32		ring_size;
-	uint32		ring_head;		/* next to be filled */
-	uint32		ring_tail;		/* oldest */
+	GarbageRing old_versions;	/* chains with some to be freed */
+	GarbageRing ended_chains;	/* deleted rows, or there is a new root */
 
 	pg_atomic_uint64 live;
 	pg_atomic_uint64 dead;
@@ -531,6 +538,10 @@ extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizo
 extern bool garbage_note(StoreDesc *store, uint64 root);
 extern void garbage_collect(StoreDesc *store);
 extern void garbage_free_all(StoreShared *shared);
+
+/* ---- vacuum.c ---- */
+extern bool chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
+extern void free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon);
 
 /* ---- ops.c ---- */
 extern const TxnStoreOps StoreOps;

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * remove.c
+ *	  Entries of single rows that are dead to all: their keys are in the rows.
+ *
+ * For updaters, between two runs of VACUUM.  It works where all indexes of the
+ * table are ours, hold columns and no expressions, and are there; nobody waits
+ * here, neither for an index to be built nor for a lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/indexam/indexam.h"
+#include "sofort/pmem/arena.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/store/column_read.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+
+#include "am_internal.h"
+#include "remove.h"
+
+/* One of the table's indexes, locked */
+typedef struct RemovalIndex
+{
+	IndexKeys	keys;
+	int			atts[INDEX_MAX_KEYS];
+} RemovalIndex;
+
+/* Reset before each use: an error may have left something in it. */
+static MemoryContext
+removal_context(void)
+{
+	static MemoryContext context = NULL;
+
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "sofort index entries to remove",
+										ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(context);
+	return context;
+}
+
+/* ---- the indexes ---- */
+
+static bool
+holds_columns_only(Relation index)
+{
+	int			i;
+
+	for (i = 0; i < IndexRelationGetNumberOfAttributes(index); i++)
+		if (index->rd_index->indkey.values[i] <= 0)
+			return false;
+	return true;
+}
+
+/*
+ * Valid: one that is being built concurrently may get an entry for a row that
+ * its builder has seen before.
+ */
+static StoreRemoval
+open_index(Oid oid, RemovalIndex **removal)
+{
+	Relation	index;
+	StoreRemoval result;
+	int			i;
+
+	if (!ConditionalLockRelationOid(oid, RowExclusiveLock))
+		return STORE_REMOVAL_LATER;
+	*removal = palloc(sizeof(RemovalIndex));
+	index = index_open(oid, NoLock);
+	if (!am_is_ours(index) || !holds_columns_only(index))
+		result = STORE_REMOVAL_NEVER;
+	else if (index->rd_index->indisvalid && index->rd_index->indisready &&
+			 index->rd_index->indislive && index_attach_if_ready(&(*removal)->keys, index))
+		result = STORE_REMOVAL_DONE;
+	else
+		result = STORE_REMOVAL_LATER;
+	if (result != STORE_REMOVAL_DONE)
+	{
+		index_close(index, RowExclusiveLock);
+		return result;
+	}
+	for (i = 0; i < IndexRelationGetNumberOfAttributes(index); i++)
+		(*removal)->atts[i] = index->rd_index->indkey.values[i] - 1;
+	return result;
+}
+
+static void
+close_indexes(List *indexes)
+{
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+		index_close(((RemovalIndex *) lfirst(lc))->keys.index, RowExclusiveLock);
+}
+
+/* All or none */
+static StoreRemoval
+open_indexes(Relation heap, List **indexes)
+{
+	ListCell   *lc;
+
+	*indexes = NIL;
+	foreach(lc, RelationGetIndexList(heap))
+	{
+		RemovalIndex *removal;
+		StoreRemoval result = open_index(lfirst_oid(lc), &removal);
+
+		if (result != STORE_REMOVAL_DONE)
+		{
+			close_indexes(*indexes);
+			return result;
+		}
+		*indexes = lappend(*indexes, removal);
+	}
+	return STORE_REMOVAL_DONE;
+}
+
+/* ---- entries ---- */
+
+/* Where the entry of a root lies; its tuple is in this memory context. */
+static void
+find_entry(const RemovalIndex *removal, StoreDesc *store, uint64 row, EntryPlace *place)
+{
+	const KeyFormat *format = &removal->keys.format;
+	uint8		entry[TREE_MAX_STRIDE];
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	ItemPointerData tid;
+
+	store_chain_values(store, row, removal->atts, format->natts, values, isnull);
+	row_to_tid(store, row, &tid);
+	index_form_private_entry(&removal->keys, values, isnull, &tid, entry, CurrentMemoryContext);
+	keys_place(place, &removal->keys, entry, 0);
+}
+
+/*
+ * Entries of all rows from one index.  A row whose entry is not found has none
+ * (predicate, or removed before) where its key can be relied upon; else it stays
+ * for VACUUM.  Returns how many are left of rows.
+ */
+static int
+remove_from(RemovalIndex *removal, StoreDesc *store, uint64 *rows, int n)
+{
+	Tree	   *tree = removal->keys.tree;
+	bool		reliable = !store_values_freed(store) && !store_chains_differ(store);
+	EntryPlace *places = palloc(n * sizeof(EntryPlace));
+	TreeProbe **probes = palloc(n * sizeof(TreeProbe *));
+	int		   *left = palloc(n * sizeof(int));
+	int			kept = 0;
+	int			i;
+
+	epoch_enter();
+	for (i = 0; i < n; i++)
+	{
+		find_entry(removal, store, rows[i], &places[i]);
+		probes[i] = &places[i].probe;
+	}
+	(void) tree_delete(tree, probes, n, left);
+	for (i = 0; i < n; i++)
+	{
+		if (left[i] >= 0 && tree_leaf_is_sparse(tree, left[i]))
+			tree_shrink(tree, probes[i]);
+		if (left[i] >= 0 || reliable)
+			rows[kept++] = rows[i];
+	}
+	epoch_exit();
+	tree_reclaim(tree);
+	return kept;
+}
+
+StoreRemoval
+index_remove_entries(Relation heap, StoreDesc *store, uint64 *rows, int *n)
+{
+	MemoryContext old = MemoryContextSwitchTo(removal_context());
+	List	   *indexes;
+	ListCell   *lc;
+	StoreRemoval result = open_indexes(heap, &indexes);
+
+	if (result == STORE_REMOVAL_DONE)
+	{
+		foreach(lc, indexes)
+			*n = remove_from(lfirst(lc), store, rows, *n);
+		close_indexes(indexes);
+		/* durable before the rows can be used again */
+		pm_drain();
+	}
+	MemoryContextSwitchTo(old);
+	return result;
+}
