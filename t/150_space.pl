@@ -410,6 +410,25 @@ sql(q{CALL twins('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added
 is(sql($differences), 0, 'late decisions: also after a crash');
 is($node->verify_problems, '', 'late decisions: verify');
 
+# ---- the first blocks are small, and lie in one of PostgreSQL's: each can go without the others ----
+foreach my $gone ([ 1, 8 ], [ 9, 24 ], [ 25, 120 ], [ 1, 248 ])
+{
+	my ($first, $last) = @$gone;
+	my $left = 400 - ($last - $first + 1);
+	sql('CREATE TABLE small (id int PRIMARY KEY, v int) USING sofort; INSERT INTO small SELECT i, i FROM generate_series(1, 400) i');
+	sql("DELETE FROM small WHERE id BETWEEN $first AND $last");
+	sql('SELECT txid_current(); VACUUM small') foreach 1 .. 3;
+	is(sql('SELECT count(*), sum(id) FROM small'), "$left|" . sql("SELECT sum(i) FROM generate_series(1, 400) i WHERE i NOT BETWEEN $first AND $last"), "rows $first to $last are gone: the others are scanned");
+	sql('CREATE INDEX small_btree ON small USING btree (v); CREATE INDEX small_sofort ON small USING sofort_index (v); REINDEX INDEX small_pkey');
+	is(sql("SET enable_seqscan = off; SELECT count(*) FROM small WHERE $_ > 0"), $left, "and are in a new index ($_)") foreach ('id', 'v', 'v + 0');
+	sql('DROP INDEX small_btree');
+	is(sql('SET enable_seqscan = off; SELECT count(*) FROM small WHERE v > 0'), $left, 'and in the other one');
+	is(sql("SELECT count(*) FROM small TABLESAMPLE SYSTEM (100)"), $left, 'and sampled');
+	is(sql("SELECT count(*) FROM small WHERE ctid < '(1,0)'"), sql("SELECT count(*) FROM generate_series(1, 248) i WHERE i NOT BETWEEN $first AND $last"), 'and in a range of TIDs');
+	is($node->verify_problems, '', 'verify');
+	sql('DROP TABLE small');
+}
+
 # ---- DROP and TRUNCATE: to the byte, but for what the pool itself has learned ----
 foreach my $how ('DROP TABLE x', 'TRUNCATE x; DROP TABLE x', 'BEGIN; DROP TABLE x; ROLLBACK; DROP TABLE x')
 {
