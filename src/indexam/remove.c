@@ -13,7 +13,6 @@
 
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
-#include "sofort/pmem/persist.h"
 #include "sofort/store/column_read.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -138,7 +137,8 @@ find_entry(const RemovalIndex *removal, StoreDesc *store, uint64 row, EntryPlace
 /*
  * Entries of all rows from one index.  A row whose entry is not found has none
  * (predicate, or removed before) where its key can be relied upon; else it stays
- * for VACUUM.  Returns how many are left of rows.
+ * for VACUUM.  Returns how many are left of rows.  What tree_delete() has done is
+ * durable.
  */
 static int
 remove_from(RemovalIndex *removal, StoreDesc *store, uint64 *rows, int n)
@@ -183,8 +183,6 @@ index_remove_entries(Relation heap, StoreDesc *store, uint64 *rows, int *n)
 		foreach(lc, indexes)
 			*n = remove_from(lfirst(lc), store, rows, *n);
 		close_indexes(indexes);
-		/* durable before the rows can be used again */
-		pm_drain();
 	}
 	MemoryContextSwitchTo(old);
 	return result;

@@ -99,3 +99,30 @@ REINDEX INDEX h_wide;
 REINDEX INDEX CONCURRENTLY h_t;
 -- step hybrid drop
 DROP TABLE h;
+
+-- step ended
+CREATE TABLE e (id int PRIMARY KEY, n int, t text) USING sofort;
+-- step ended indexes
+CREATE INDEX e_t ON e USING sofort_index (t) INCLUDE (n) WITH (placement = pmem);
+-- step ended indexes
+CREATE INDEX e_n ON e USING sofort_index (n DESC) WITH (placement = hybrid);
+-- step ended rows
+INSERT INTO e SELECT i, i, repeat('t', i % 40) || i FROM generate_series(1, 150) i;
+-- step ended deletion
+DELETE FROM e WHERE id <= 60;
+-- step ended update of keys, which frees deleted rows
+UPDATE e SET n = n + 1, t = 'changed ' || id;
+-- step ended reuse
+INSERT INTO e SELECT i, i, repeat('u', i % 40) || i FROM generate_series(201, 240) i;
+-- step ended deletion, which frees old versions
+DELETE FROM e WHERE id <= 120;
+-- step ended rolled back
+BEGIN;
+DELETE FROM e;
+ROLLBACK;
+-- step ended reuse again
+INSERT INTO e SELECT i, i, 'again ' || i FROM generate_series(301, 330) i;
+-- step ended and vacuum
+VACUUM e;
+-- step ended drop
+DROP TABLE e;
