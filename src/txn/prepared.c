@@ -291,38 +291,6 @@ prepared_hand_over(void)
 	My.prepared = NULL;
 }
 
-/* Entry n of a chain of chunks, which is made longer if need be. */
-TcbEntry *
-txn_chunk_entry(PMPtr *link, uint64 n)
-{
-	for (;; n -= TCB_CHUNK_ENTRIES)
-	{
-		TcbChunk   *chunk;
-
-		if (*link == PM_NULL)
-		{
-			PmReservation r;
-
-			pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
-			pm_publish(&r);
-		}
-		chunk = (TcbChunk *) pm_deref(*link);
-		if (n < TCB_CHUNK_ENTRIES)
-			return &chunk->entries[n];
-		link = &chunk->next;
-	}
-}
-
-/* A lock that was carried to another version, durably */
-void
-txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
-					   LockTupleMode mode)
-{
-	entry_store(d, store, generation, TXN_ENTRY_LOCK + mode, row, 1);
-	pm_flush(d, sizeof(TcbEntry));
-	txn_drain();
-}
-
 /*
  * A prepared transaction was given a lock on another version.  May raise an
  * error (pool full).

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tcb.c
- *	  Transaction control blocks: slots, activation, write set, savepoints.
+ *	  Transaction control blocks: slots, activation, savepoints.
  *
  * Each backend owns a ring of slots and takes them in turn.  A slot has a TCB
  * in the pool (what a crash needs) and a mirror in shared memory (what the other
@@ -38,27 +38,6 @@ LWLockPadded *TxnLocks = NULL;
 const TxnStoreOps *TxnOps = NULL;
 
 TxnLocal	My;
-
-/*
- * Ranges that the write set covers since the subtransaction began, and blocks
- * from which END entries came: a cache, forgetting costs an entry more.
- */
-#define COVER_RANGES	8
-#define HOT_BLOCKS		16
-#define HOT_BLOCK_LIMIT 4		/* then the whole block is logged */
-
-typedef struct HotBlock
-{
-	StoreId		store;
-	uint64		block;
-	int			hits;
-} HotBlock;
-
-static TcbEntry *durable_entry(int64 n);
-
-static TxnEntry cover[COVER_RANGES];
-static int	cover_next;
-static HotBlock hot[HOT_BLOCKS];
 
 /*
  * Drains of this process, and their number when a slot's last flush was issued:
@@ -258,13 +237,6 @@ txn_speculation_end(void)
  */
 
 static void
-forget_cover(void)
-{
-	memset(cover, 0, sizeof(cover));
-	memset(hot, 0, sizeof(hot));
-}
-
-static void
 add_frame(SubTransactionId sub, CommandId first, bool exact)
 {
 	TxnFrame   *f;
@@ -292,7 +264,7 @@ txn_push_frame(SubTransactionId sub)
 	if (My.nframes == 0)
 		add_frame(TopSubTransactionId, 0, false);
 	add_frame(sub, cid, My.wrote && My.last_command >= cid);
-	forget_cover();
+	txn_new_statement();
 }
 
 /* It has ended, one way or the other. */
@@ -453,25 +425,12 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	Tcb		   *tcb = txn_tcb_of_slot(slot);
 	uint32		number;
 	TxnBackend *b;
-	int64		i;
 
 	check_may_write();
 	number = take_ring_place();
 	b = My.backend;
 	wal_cover_xid(My.fxid);
-	if (nentries > My.maxentries)
-	{
-		if (My.entries != NULL)
-			pfree(My.entries);
-		My.entries = NULL;
-		My.maxentries = 0;
-		My.entries = MemoryContextAllocHuge(TopMemoryContext, nentries * sizeof(LocalEntry));
-		My.maxentries = nentries;
-	}
-	if (My.chunks != NULL)
-		pfree(My.chunks);
-	My.chunks = tcb_chunks(tcb, &My.nchunks);
-	My.maxchunks = My.nchunks;
+	write_set_make_room(tcb, nentries);
 	if (My.nframes == 0)
 		add_frame(TopSubTransactionId, 0, false);
 
@@ -483,16 +442,7 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	My.slot = slot;
 	My.generation = generation;
 	My.tcb = tcb;
-	for (i = 0; i < nentries; i++)
-	{
-		LocalEntry *e = &My.entries[i];
-
-		memset(e, 0, sizeof(*e));
-		e->sub = TopSubTransactionId;
-		e->durable = durable_entry(i);
-		(void) tcb_valid_entry(e->durable, generation, &e->entry);
-	}
-	My.nentries = nentries;
+	write_set_read(nentries);
 	My.wrote = command > 0;
 	My.last_command = My.wrote ? command - 1 : 0;
 	mirror_begin_change(b);
@@ -607,8 +557,8 @@ txn_publish_state(TcbState state)
  * durable in this order, so a crash finds the old transaction, FREE, or all of
  * the new one.
  */
-static void
-activate(void)
+void
+tcb_activate(void)
 {
 	volatile Tcb *tcb = My.tcb;
 	TxnSlot    *s = &TxnSlots[My.slot];
@@ -643,257 +593,14 @@ txn_activate(void)
 		return;
 	if (My.tcb == NULL)
 		My.tcb = txn_tcb_of_slot(My.slot);
-	activate();
+	tcb_activate();
 	pm_flush(My.tcb, PM_LINE);
-}
-
-/* What is logged from now on does not rely on older entries. */
-void
-txn_new_statement(void)
-{
-	forget_cover();
-}
-
-/* Another chunk for the write set. */
-static void
-add_chunk(void)
-{
-	PmReservation r;
-	PMPtr	   *link;
-	int64		max = My.maxchunks;
-
-	My.chunks = txn_grow(My.chunks, My.nchunks, &max, sizeof(TcbChunk *));
-	My.maxchunks = (int) max;
-	link = My.nchunks == 0 ? &My.tcb->overflow : &My.chunks[My.nchunks - 1]->next;
-	pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
-	pm_publish(&r);
-	My.chunks[My.nchunks++] = (TcbChunk *) r.addr;
-}
-
-static TcbEntry *
-durable_entry(int64 n)
-{
-	if (n < TCB_INLINE_ENTRIES)
-		return &My.tcb->entries[n];
-	n -= TCB_INLINE_ENTRIES;
-	if (n / TCB_CHUNK_ENTRIES >= My.nchunks)
-		add_chunk();
-	return &My.chunks[n / TCB_CHUNK_ENTRIES]->entries[n % TCB_CHUNK_ENTRIES];
-}
-
-/* Append and flush, no drain. */
-void
-txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
-{
-	LocalEntry *e;
-	TcbEntry   *d;
-	bool		first = !My.durable;
-
-	Assert(My.have_slot && My.stage == STAGE_OPEN);
-	My.entries = txn_grow(My.entries, My.nentries, &My.maxentries, sizeof(LocalEntry));
-	if (My.tcb == NULL)
-		My.tcb = txn_tcb_of_slot(My.slot);
-	d = durable_entry(My.nentries);
-	if (first)
-		activate();
-
-	e = &My.entries[My.nentries];
-	e->entry.store = store;
-	e->entry.kind = kind;
-	e->entry.row = row;
-	e->entry.count = count;
-	e->sub = my_frame()->sub;
-	e->durable = d;
-
-	entry_store(d, store, My.generation, kind, row, count);
-	if (first)
-		pm_flush(My.tcb, PM_LINE);	/* entry 0 is in that line */
-	else
-		pm_flush(d, sizeof(TcbEntry));
-	My.nentries++;
-	My.backend->nentries = (uint64) My.nentries;
-}
-
-static bool
-is_covered(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
-{
-	int			i;
-
-	for (i = 0; i < COVER_RANGES; i++)
-	{
-		const TxnEntry *c = &cover[i];
-
-		if (c->kind == kind && c->store == store && row >= c->row &&
-			row + count <= c->row + c->count)
-			return true;
-	}
-	return false;
-}
-
-/* Does the block give so many END entries that it should be logged whole? */
-static bool
-is_hot(StoreId store, uint64 row)
-{
-	uint64		block = row / SOFORT_BLOCK_ROWS;
-	HotBlock   *h = &hot[(block ^ (store * 7)) % HOT_BLOCKS];
-
-	if (my_frame()->exact)
-		return false;
-	if (h->store != store || h->block != block)
-	{
-		h->store = store;
-		h->block = block;
-		h->hits = 0;
-	}
-	return ++h->hits >= HOT_BLOCK_LIMIT;
-}
-
-/* Returns false if there was nothing to do. */
-static bool
-log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
-{
-	bool		rows = kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END;
-
-	if (rows)
-	{
-		TxnEntry   *c;
-
-		if (is_covered(store, kind, row, count))
-			return false;
-		if (kind == TXN_ENTRY_END && count == 1 && is_hot(store, row))
-		{
-			row -= row % SOFORT_BLOCK_ROWS;
-			count = SOFORT_BLOCK_ROWS;
-		}
-		txn_append_entry(store, kind, row, count);
-		c = &cover[cover_next++ % COVER_RANGES];
-		*c = My.entries[My.nentries - 1].entry;
-	}
-	else
-		txn_append_entry(store, kind, row, count);
-	return true;
-}
-
-void
-txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
-{
-	bool		first = !My.durable;
-	bool		logged = false;
-
-	Assert(count > 0);
-	for (;;)
-	{
-		uint32		n = Min(count, ENTRY_MAX_COUNT);
-
-		logged |= log_rows(store, kind, row, n);
-		count -= n;
-		if (count == 0)
-			break;
-		row += n;
-	}
-	if (logged)
-		txn_drain();
-	if (first && logged)
-		SOFORT_STOP("txn-activated");
-	SOFORT_STOP("txn-logged");
-}
-
-void
-txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
-{
-	bool		logged = log_rows(store, TXN_ENTRY_END, old_row, 1);
-
-	logged |= log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
-	if (logged)
-		txn_drain();
-	SOFORT_STOP("txn-logged");
-}
-
-/*
- * A claim has failed.  Where words of the parent may carry the same command id,
- * undoing the entry could hit the parent's claim of that very row: forget it
- * (the durable entry is harmless, all of the transaction is undone by a crash).
- */
-void
-txn_forget_entry(StoreId store, uint64 row)
-{
-	int64		i;
-
-	if (My.nframes == 0 || !my_frame()->exact)
-		return;
-	for (i = My.nentries - 1; i >= 0 && i >= My.nentries - 2; i--)
-	{
-		TxnEntry   *e = &My.entries[i].entry;
-
-		if (e->kind == TXN_ENTRY_END && e->store == store && e->row == row && e->count == 1)
-		{
-			e->kind = TXN_ENTRY_NONE;
-			forget_cover();
-			return;
-		}
-	}
 }
 
 /* ------------------------------------------------------------------------
  * The end
  * ------------------------------------------------------------------------
  */
-
-/* Undo one entry of a write set.  No error, no allocation. */
-void
-txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from_command)
-{
-	switch (e->kind)
-	{
-		case TXN_ENTRY_BEGIN:
-		case TXN_ENTRY_END:
-			TxnOps->undo_rows(e, slot, generation, from_command);
-			break;
-		case TXN_ENTRY_CREATE_STORE:
-			TxnOps->drop_store(e->store);
-			break;
-		case TXN_ENTRY_CREATE_COLUMN:
-			TxnOps->drop_column(e->store, e->row);
-			break;
-		case TXN_ENTRY_DROP_STORE:
-		case TXN_ENTRY_NONE:
-		case TXN_ENTRY_LOCK:
-		case TXN_ENTRY_LOCK_LAST:
-			break;
-	}
-}
-
-/*
- * Undo the entries of a subtransaction and all below it (they are the last
- * ones: what was logged since it began belongs to it), in reverse order, and
- * drop them from the write set.  Its words are durably gone before its entries
- * are; a DROP_STORE must be gone before the transaction can commit, which the
- * drain before the durable point sees to.  No error, no allocation.
- */
-void
-txn_undo(SubTransactionId from_sub, CommandId from_command)
-{
-	int64		n = My.nentries;
-	int64		i;
-
-	SOFORT_STOP("abort-before-undo");
-	while (n > 0 && My.entries[n - 1].sub >= from_sub)
-	{
-		n--;
-		txn_undo_entry(&My.entries[n].entry, My.slot, My.generation, from_command);
-	}
-	SOFORT_STOP("abort-undone");
-	if (n == My.nentries)
-		return;
-	forget_cover();
-	if (from_sub == TopSubTransactionId)
-		return;					/* the TCB ends as a whole */
-	txn_drain();
-	for (i = n; i < My.nentries; i++)
-		pm_store8(&My.entries[i].durable->what, 0);
-	My.nentries = n;
-	My.backend->nentries = (uint64) n;
-}
 
 /*
  * The TCB is of no use any more.  now: drain, make it FREE and give its chunks
@@ -958,7 +665,7 @@ txn_leave(void)
 	My.nentries = 0;
 	My.nlocks = 0;
 	My.nframes = 0;
-	forget_cover();
+	txn_new_statement();
 	if (My.maxentries > 65536)
 	{
 		pfree(My.entries);

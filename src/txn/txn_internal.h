@@ -328,20 +328,21 @@ slot_waits(uint32 slot)
 		__atomic_load_n(&TxnSlots[slot].waiting, __ATOMIC_ACQUIRE);
 }
 
+static inline bool
+lock_word_of_this_life(uint64 word)
+{
+	return WORD_LOCK_LIFE(word) == (TxnShmem->life & 0xff);
+}
+
 /* ---- tcb.c ---- */
 extern void txn_activate(void);
+extern void tcb_activate(void);
 extern bool txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 						  bool (*claim) (void *arg), void *arg);
-extern void txn_new_statement(void);
 extern void txn_join(SubTransactionId sub);	/* xid, slot, mirror: to lock rows */
 extern void txn_drain(void);
-extern void txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
-extern void txn_forget_entry(StoreId store, uint64 row);
 extern void txn_push_frame(SubTransactionId sub);
 extern void txn_pop_frame(SubTransactionId sub);
-extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
-						   CommandId from_command);
-extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
 extern Tcb *txn_tcb_of_slot(uint32 slot);
 extern void txn_slot_replaced(uint32 place);
 extern void txn_mirror_leave(TxnBackend *b);
@@ -354,6 +355,19 @@ extern bool slot_transaction(uint32 slot, uint32 generation, uint64 *fxid);
 extern TransactionId txn_waitable_xid(uint32 slot, uint32 generation, bool by_command,
 									  uint32 number);
 extern uint32 txn_spec_token(uint32 slot, StoreId store, uint64 row);
+
+/* ---- write_set.c ---- */
+extern void txn_new_statement(void);
+extern void txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
+extern void txn_forget_entry(StoreId store, uint64 row);
+extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
+						   CommandId from_command);
+extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
+extern void write_set_make_room(const Tcb *tcb, int64 n);
+extern void write_set_read(int64 n);
+extern TcbEntry *txn_chunk_entry(PMPtr *link, uint64 n);
+extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
+								   LockTupleMode mode);
 
 /* ---- wal.c ---- */
 extern void wal_init(void);
@@ -421,8 +435,22 @@ extern RowLock *locktable_take_unlogged(TxnBackend *b, int64 *n);
 extern void locktable_drop(TxnBackend *b, StoreId store, uint64 row);
 extern void locktable_hand_over(TxnBackend *from, uint32 slot, TxnBackend *to);
 
+static inline bool
+is_own_entry(const RowLock *lock)
+{
+	return My.have_slot && lock->slot == My.slot && lock->generation == My.generation;
+}
+
+static inline LWLock *
+partition_lock(const TxnRow *r)
+{
+	return txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(r->store, r->row));
+}
+
 /* ---- rowlock.c ---- */
 extern void rowlock_release(SubTransactionId from_sub);
+
+/* ---- rowlock_log.c ---- */
 extern void rowlock_log_all(void);
 extern void rowlock_log_new(void);
 extern bool rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot,
@@ -447,9 +475,6 @@ extern void prepared_hand_over(void);
 extern void prepared_adopt(Tcb *tcb, uint32 slot);
 extern void prepared_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 row,
 							  LockTupleMode mode);
-extern TcbEntry *txn_chunk_entry(PMPtr *link, uint64 n);
-extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
-								   LockTupleMode mode);
 extern void prepared_end_of_xact(void);
 
 /* ---- kept.c: while its session runs ---- */

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowlock_log.c
+ *	  Row locks that outlast a crash: into the write set of a prepared or kept
+ *	  transaction, and from it into the lock table again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "txn_internal.h"
+
+/* Neighbours with the same lock are one entry. */
+static void
+log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
+{
+	TxnEntryKind kind = (TxnEntryKind) (TXN_ENTRY_LOCK + mode);
+
+	if (range->kind == kind && range->store == store && range->row + range->count == row &&
+		range->count < ENTRY_MAX_COUNT)
+	{
+		range->count++;
+		return;
+	}
+	if (range->kind != TXN_ENTRY_NONE)
+		txn_append_entry(range->store, range->kind, range->row, range->count);
+	range->store = store;
+	range->kind = kind;
+	range->row = row;
+	range->count = 1;
+}
+
+/*
+ * All row locks of this transaction go into its write set; not drained.  LOCK
+ * words first: one that somebody makes an entry meanwhile is found in the table.
+ */
+static void
+log_locks(int64 from, RowLock *(*collect) (TxnBackend *b, int64 *n))
+{
+	TxnEntry	range = {0};
+	RowLock    *entries;
+	int64		n;
+	int64		i;
+
+	for (i = from; i < My.nlocks; i++)
+	{
+		LocalLock  *l = &My.locks[i];
+		uint64		word;
+
+		CHECK_FOR_INTERRUPTS();
+		if (l->words == NULL)
+			continue;
+		word = word_read(&l->words->end);
+		if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_of_this_life(word) && word_is_mine(word))
+			log_lock(&range, l->store, l->row, WORD_LOCK_MODE(word));
+	}
+	entries = collect(My.backend, &n);
+	for (i = 0; i < n; i++)
+	{
+		if (is_own_entry(&entries[i]))
+			log_lock(&range, entries[i].store, entries[i].row, (LockTupleMode) entries[i].mode);
+	}
+	if (entries != NULL)
+		pfree(entries);
+	if (range.kind != TXN_ENTRY_NONE)
+		txn_append_entry(range.store, range.kind, range.row, range.count);
+}
+
+void
+rowlock_log_all(void)
+{
+	log_locks(0, locktable_copy_owned);
+}
+
+/* Likewise those of a kept transaction that are not durable yet. */
+void
+rowlock_log_new(void)
+{
+	log_locks(My.nlocks_logged, locktable_take_unlogged);
+	My.nlocks_logged = My.nlocks;
+}
+
+/*
+ * After a restart, before anybody else touches sofort: put the lock of a
+ * prepared transaction into the lock table again.  False if there is no such row
+ * any more.  May raise 53200.
+ */
+bool
+rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint32 generation,
+				uint64 fxid)
+{
+	TxnRow		r = {.store = store, .row = row, .words = TxnOps->find_words(store, row)};
+	int			tag;
+
+	if (r.words == NULL)
+		return false;
+	tag = WORD_TAG(word_read(&r.words->begin));
+	if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
+		return false;
+	locktable_stock(1);
+	LWLockAcquire(partition_lock(&r), LW_EXCLUSIVE);
+	locktable_add(store, row, slot, generation, fxid, TopSubTransactionId, mode)->logged = true;
+	for (;;)
+	{
+		uint64		word = word_read(&r.words->end);
+		uint64		marked = WORD_LOCKERS;
+
+		if (WORD_TAG(word) == WORD_TAG_PROGRESS || WORD_TAG(word) == WORD_TAG_STAMP)
+			marked = word | END_LOCKERS;
+		if (marked == word || word_cas(&r.words->end, word, marked))
+			break;
+	}
+	LWLockRelease(partition_lock(&r));
+	return true;
+}
+
+/* The LOCK words of an entry, whoever wrote them in whichever life. */
+void
+rowlock_release_words(const TxnEntry *e, uint32 slot, uint32 generation)
+{
+	uint64		row;
+
+	for (row = e->row; row < e->row + e->count; row++)
+	{
+		RowWords   *words = TxnOps->find_words(e->store, row);
+		uint64		word;
+
+		if (words == NULL)
+			continue;
+		word = word_read(&words->end);
+		if (WORD_TAG(word) == WORD_TAG_LOCK && WORD_SLOT(word) == slot &&
+			WORD_GENERATION(word) == generation)
+			(void) word_cas(&words->end, word, WORD_EMPTY);
+	}
+}

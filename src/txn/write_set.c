@@ -1,0 +1,362 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_set.c
+ *	  What a transaction did to stores, durable before it is done.
+ *
+ * An entry names rows that may carry words of the transaction, a store or a
+ * column that it made or drops, or locks that outlast a crash.  The first
+ * entries are in the TCB, the others in a chain of chunks; the backend has a copy.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
+#include "sofort/pmem/pool.h"
+#include "utils/memutils.h"
+
+#include "txn_internal.h"
+
+/*
+ * Ranges that the write set covers since the subtransaction began, and blocks
+ * from which END entries came: a cache, forgetting costs an entry more.
+ */
+#define COVER_RANGES	8
+#define HOT_BLOCKS		16
+#define HOT_BLOCK_LIMIT 4		/* then the whole block is logged */
+
+typedef struct HotBlock
+{
+	StoreId		store;
+	uint64		block;
+	int			hits;
+} HotBlock;
+
+static TxnEntry cover[COVER_RANGES];
+static int	cover_next;
+static HotBlock hot[HOT_BLOCKS];
+
+/* What is logged from now on does not rely on older entries. */
+void
+txn_new_statement(void)
+{
+	memset(cover, 0, sizeof(cover));
+	memset(hot, 0, sizeof(hot));
+}
+
+/* Another chunk for the write set. */
+static void
+add_chunk(void)
+{
+	PmReservation r;
+	PMPtr	   *link;
+	int64		max = My.maxchunks;
+
+	My.chunks = txn_grow(My.chunks, My.nchunks, &max, sizeof(TcbChunk *));
+	My.maxchunks = (int) max;
+	link = My.nchunks == 0 ? &My.tcb->overflow : &My.chunks[My.nchunks - 1]->next;
+	pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
+	pm_publish(&r);
+	My.chunks[My.nchunks++] = (TcbChunk *) r.addr;
+}
+
+static TcbEntry *
+durable_entry(int64 n)
+{
+	if (n < TCB_INLINE_ENTRIES)
+		return &My.tcb->entries[n];
+	n -= TCB_INLINE_ENTRIES;
+	if (n / TCB_CHUNK_ENTRIES >= My.nchunks)
+		add_chunk();
+	return &My.chunks[n / TCB_CHUNK_ENTRIES]->entries[n % TCB_CHUNK_ENTRIES];
+}
+
+/* Append and flush, no drain. */
+void
+txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	LocalEntry *e;
+	TcbEntry   *d;
+	bool		first = !My.durable;
+
+	Assert(My.have_slot && My.stage == STAGE_OPEN);
+	My.entries = txn_grow(My.entries, My.nentries, &My.maxentries, sizeof(LocalEntry));
+	if (My.tcb == NULL)
+		My.tcb = txn_tcb_of_slot(My.slot);
+	d = durable_entry(My.nentries);
+	if (first)
+		tcb_activate();
+
+	e = &My.entries[My.nentries];
+	e->entry.store = store;
+	e->entry.kind = kind;
+	e->entry.row = row;
+	e->entry.count = count;
+	e->sub = my_frame()->sub;
+	e->durable = d;
+
+	entry_store(d, store, My.generation, kind, row, count);
+	if (first)
+		pm_flush(My.tcb, PM_LINE);	/* entry 0 is in that line */
+	else
+		pm_flush(d, sizeof(TcbEntry));
+	My.nentries++;
+	My.backend->nentries = (uint64) My.nentries;
+}
+
+static bool
+is_covered(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	int			i;
+
+	for (i = 0; i < COVER_RANGES; i++)
+	{
+		const TxnEntry *c = &cover[i];
+
+		if (c->kind == kind && c->store == store && row >= c->row &&
+			row + count <= c->row + c->count)
+			return true;
+	}
+	return false;
+}
+
+/* Does the block give so many END entries that it should be logged whole? */
+static bool
+is_hot(StoreId store, uint64 row)
+{
+	uint64		block = row / SOFORT_BLOCK_ROWS;
+	HotBlock   *h = &hot[(block ^ (store * 7)) % HOT_BLOCKS];
+
+	if (my_frame()->exact)
+		return false;
+	if (h->store != store || h->block != block)
+	{
+		h->store = store;
+		h->block = block;
+		h->hits = 0;
+	}
+	return ++h->hits >= HOT_BLOCK_LIMIT;
+}
+
+/* Returns false if there was nothing to do. */
+static bool
+log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	bool		rows = kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END;
+
+	if (rows)
+	{
+		TxnEntry   *c;
+
+		if (is_covered(store, kind, row, count))
+			return false;
+		if (kind == TXN_ENTRY_END && count == 1 && is_hot(store, row))
+		{
+			row -= row % SOFORT_BLOCK_ROWS;
+			count = SOFORT_BLOCK_ROWS;
+		}
+		txn_append_entry(store, kind, row, count);
+		c = &cover[cover_next++ % COVER_RANGES];
+		*c = My.entries[My.nentries - 1].entry;
+	}
+	else
+		txn_append_entry(store, kind, row, count);
+	return true;
+}
+
+void
+txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	bool		first = !My.durable;
+	bool		logged = false;
+
+	Assert(count > 0);
+	for (;;)
+	{
+		uint32		n = Min(count, ENTRY_MAX_COUNT);
+
+		logged |= log_rows(store, kind, row, n);
+		count -= n;
+		if (count == 0)
+			break;
+		row += n;
+	}
+	if (logged)
+		txn_drain();
+	if (first && logged)
+		SOFORT_STOP("txn-activated");
+	SOFORT_STOP("txn-logged");
+}
+
+void
+txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
+{
+	bool		logged = log_rows(store, TXN_ENTRY_END, old_row, 1);
+
+	logged |= log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
+	if (logged)
+		txn_drain();
+	SOFORT_STOP("txn-logged");
+}
+
+/*
+ * A claim has failed.  Where words of the parent may carry the same command id,
+ * undoing the entry could hit the parent's claim of that very row: forget it
+ * (the durable entry is harmless, all of the transaction is undone by a crash).
+ */
+void
+txn_forget_entry(StoreId store, uint64 row)
+{
+	int64		i;
+
+	if (My.nframes == 0 || !my_frame()->exact)
+		return;
+	for (i = My.nentries - 1; i >= 0 && i >= My.nentries - 2; i--)
+	{
+		TxnEntry   *e = &My.entries[i].entry;
+
+		if (e->kind == TXN_ENTRY_END && e->store == store && e->row == row && e->count == 1)
+		{
+			e->kind = TXN_ENTRY_NONE;
+			txn_new_statement();
+			return;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Undo
+ * ------------------------------------------------------------------------
+ */
+
+/* Undo one entry of a write set.  No error, no allocation. */
+void
+txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from_command)
+{
+	switch (e->kind)
+	{
+		case TXN_ENTRY_BEGIN:
+		case TXN_ENTRY_END:
+			TxnOps->undo_rows(e, slot, generation, from_command);
+			break;
+		case TXN_ENTRY_CREATE_STORE:
+			TxnOps->drop_store(e->store);
+			break;
+		case TXN_ENTRY_CREATE_COLUMN:
+			TxnOps->drop_column(e->store, e->row);
+			break;
+		case TXN_ENTRY_DROP_STORE:
+		case TXN_ENTRY_NONE:
+		case TXN_ENTRY_LOCK:
+		case TXN_ENTRY_LOCK_LAST:
+			break;
+	}
+}
+
+/*
+ * Undo the entries of a subtransaction and all below it (they are the last
+ * ones: what was logged since it began belongs to it), in reverse order, and
+ * drop them from the write set.  Its words are durably gone before its entries
+ * are; a DROP_STORE must be gone before the transaction can commit, which the
+ * drain before the durable point sees to.  No error, no allocation.
+ */
+void
+txn_undo(SubTransactionId from_sub, CommandId from_command)
+{
+	int64		n = My.nentries;
+	int64		i;
+
+	SOFORT_STOP("abort-before-undo");
+	while (n > 0 && My.entries[n - 1].sub >= from_sub)
+	{
+		n--;
+		txn_undo_entry(&My.entries[n].entry, My.slot, My.generation, from_command);
+	}
+	SOFORT_STOP("abort-undone");
+	if (n == My.nentries)
+		return;
+	txn_new_statement();
+	if (from_sub == TopSubTransactionId)
+		return;					/* the TCB ends as a whole */
+	txn_drain();
+	for (i = n; i < My.nentries; i++)
+		pm_store8(&My.entries[i].durable->what, 0);
+	My.nentries = n;
+	My.backend->nentries = (uint64) n;
+}
+
+/* ------------------------------------------------------------------------
+ * Write sets of others
+ * ------------------------------------------------------------------------
+ */
+
+/* All that may fail before a session takes over a TCB with n entries. */
+void
+write_set_make_room(const Tcb *tcb, int64 n)
+{
+	if (n > My.maxentries)
+	{
+		if (My.entries != NULL)
+			pfree(My.entries);
+		My.entries = NULL;
+		My.maxentries = 0;
+		My.entries = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(LocalEntry));
+		My.maxentries = n;
+	}
+	if (My.chunks != NULL)
+		pfree(My.chunks);
+	My.chunks = tcb_chunks(tcb, &My.nchunks);
+	My.maxchunks = My.nchunks;
+}
+
+/* The first n entries of My.tcb.  No error, no allocation. */
+void
+write_set_read(int64 n)
+{
+	int64		i;
+
+	for (i = 0; i < n; i++)
+	{
+		LocalEntry *e = &My.entries[i];
+
+		memset(e, 0, sizeof(*e));
+		e->sub = TopSubTransactionId;
+		e->durable = durable_entry(i);
+		(void) tcb_valid_entry(e->durable, My.generation, &e->entry);
+	}
+	My.nentries = n;
+}
+
+/* Entry n of a chain of chunks, which is made longer if need be. */
+TcbEntry *
+txn_chunk_entry(PMPtr *link, uint64 n)
+{
+	for (;; n -= TCB_CHUNK_ENTRIES)
+	{
+		TcbChunk   *chunk;
+
+		if (*link == PM_NULL)
+		{
+			PmReservation r;
+
+			pm_reserve(&r, PM_OWNER_TXN, sizeof(TcbChunk), link, 1, PM_RESERVE_ZERO);
+			pm_publish(&r);
+		}
+		chunk = (TcbChunk *) pm_deref(*link);
+		if (n < TCB_CHUNK_ENTRIES)
+			return &chunk->entries[n];
+		link = &chunk->next;
+	}
+}
+
+/* A lock that was carried to another version, durably */
+void
+txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
+					   LockTupleMode mode)
+{
+	entry_store(d, store, generation, TXN_ENTRY_LOCK + mode, row, 1);
+	pm_flush(d, sizeof(TcbEntry));
+	txn_drain();
+}
