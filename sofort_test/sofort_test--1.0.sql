@@ -80,4 +80,9 @@ RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_resume_waiting' LANGUAGE C;
 COMMENT ON FUNCTION resume_waiting() IS
     'goes on with some kept transaction that waits, in a transaction that has changed nothing; returns how many of its statements are finished, or null';
 
+CREATE FUNCTION places(relation regclass, OUT class text, OUT start bigint, OUT bytes integer)
+RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_places' LANGUAGE C;
+COMMENT ON FUNCTION places(regclass) IS
+    'what the checks cover bit by bit, as places of the pool file: of a table, an index, or (NULL) the pool itself';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

@@ -362,7 +362,7 @@ sofort_test_resume_waiting(PG_FUNCTION_ARGS)
 	uint64		n;
 
 	pool_require();
-	for (n = 0; n < PoolSuper->kept.count; n++)
+	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
 	{
 		const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
 		TxnKeptInfo info;

@@ -189,17 +189,17 @@ index_new_tree(IndexKeys *keys, TreePlacement placement, bool logged)
 		/* an earlier tree of this file does not fit any more */
 		store = store_find_tree(relation_locator(keys->index));
 		if (store != NULL)
-			store_drop_now(store->id);
+			store_drop_now(store_id_of(store));
 		keys->tree = tree_create(format->key_len, format->has_tuples);
 	}
 	else
 	{
 		keys->tree = NULL;
 		store = store_create_tree(keys->index, logged);
-		registry_drop_incomplete(store->id);
+		registry_drop_incomplete(store_id_of(store));
 		keys->tree = tree_create_in_pool(store, placement, format->key_len, format->has_tuples,
 										 format, format->size, collation_versions(keys),
-										 registry_grow_lock(store->id));
+										 registry_grow_lock(store_id_of(store)));
 	}
 	if (keys->tree == NULL)
 		index_tree_full(keys);
@@ -212,8 +212,10 @@ index_open_tree(IndexKeys *keys)
 	const TreeHeader *header;
 	Tree	   *tree;
 
-	if (store == NULL || (store->flags & STORE_TREE_COMPLETE) == 0)
+	if (store == NULL || (store_flags(store) & STORE_TREE_COMPLETE) == 0)
 		return NULL;
+	if (tree_header_problem(store) != NULL)
+		tree_damaged(tree_header_problem(store));
 	header = pm_deref(store->tree);
 	if (header->format_size != keys->format.size ||
 		memcmp(header->format, &keys->format, keys->format.size) != 0)
@@ -225,7 +227,7 @@ index_open_tree(IndexKeys *keys)
 						RelationGetRelationName(keys->index))));
 		return NULL;
 	}
-	tree = tree_open(store, registry_grow_lock(store->id));
+	tree = tree_open(store, registry_grow_lock(store_id_of(store)));
 	if (tree == NULL)
 		index_tree_full(keys);
 	return tree;

@@ -459,7 +459,7 @@ drop_if_incomplete(StoreId store)
 {
 	StoreHeader *header = store_find_by_id(store);
 
-	if (header != NULL && (header->flags & STORE_TREE_COMPLETE) == 0)
+	if (header != NULL && (store_flags(header) & STORE_TREE_COMPLETE) == 0)
 		store_drop_now(store);
 }
 
@@ -810,10 +810,10 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 static void
 fill_pool_stats(IndexamStats *stats)
 {
-	StoreHeader *store = store_find_tree(&stats->locator);
+	StoreHeader *store = store_find(&stats->locator);
 	TreeHeader *header;
 
-	if (store == NULL || (store->flags & STORE_TREE_COMPLETE) == 0)
+	if (store == NULL || tree_header_problem(store) != NULL || (store_flags(store) & STORE_TREE_COMPLETE) == 0)
 		return;
 	header = pm_deref(store->tree);
 	stats->placement = placement_name(header->placement);

@@ -26,28 +26,38 @@ struct ArenaChunk
 /*
  * The first visit in this life: what is volatile in the node is made anew.  And
  * what a killed process stored may be visible and not durable: from now on
- * others rely on it.
+ * others rely on it.  A node that is damaged stays as it is: an error, at each visit.
  */
 static void
 revive_node(const Tree *tree, TreeNode *node, uint64 v)
 {
 	uint64		life = (uint64) tree->life << 32;
+	const char *problem = NULL;
 
 	HOLD_INTERRUPTS();
 	if (__atomic_compare_exchange_n(&node->version, &v, life | VERSION_LATCHED, false,
 									__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 	{
-		if (node->level == 0)
+		problem = node->level == 0 ? leaf_problem(tree, pool_leaf(node)) :
+			pool_inner_problem(tree, node);
+		if (problem == NULL)
 		{
-			leaf_revive(tree, pool_leaf(node));
-			pm_flush(node, PM_LINE);
+			if (node->level == 0)
+			{
+				leaf_revive(tree, pool_leaf(node));
+				pm_flush(node, PM_LINE);
+			}
+			else
+				pool_inner_flush(tree, node);
+			pm_drain();
+			node_unlatch(node);
 		}
 		else
-			pool_inner_flush(tree, node);
-		pm_drain();
-		node_unlatch(node);
+			__atomic_store_n(&node->version, v, __ATOMIC_RELEASE);
 	}
 	RESUME_INTERRUPTS();
+	if (problem != NULL)
+		tree_damaged(problem);
 }
 
 /* Wait for whoever holds the latch, which is not for long; the node's version. */
@@ -128,9 +138,48 @@ tree_tuple_make(IndexTuple itup)
 		return NULL;
 	tuple->next = NULL;
 	pg_atomic_init_u32(&tuple->refs, 1);
-	tuple->size = (uint32) size;
+	tuple->size = (uint16) size;
 	memcpy(&tuple->tuple, itup, size);
 	return tuple;
+}
+
+uint16
+tree_tuple_check(const TreeTuple *tuple)
+{
+	return (uint16) PM_CHECK(tree_fold(tuple->size, &tuple->tuple, tuple->size), 16);
+}
+
+/* For checks: nothing is read that is not allocated. */
+const char *
+pool_tuple_problem(const Tree *tree, const uint8 *entry)
+{
+	const TreeTuple *tuple;
+	PMPtr		ref;
+	Size		left;
+
+	if (!tree->has_tuples)
+		return NULL;
+	memcpy(&ref, entry + tree->cmp_len, sizeof(ref));
+	if (ref == PM_NULL)
+		return NULL;
+	left = pm_allocated_size(ref);
+	tuple = pm_deref_quietly(ref);
+	if (left == 0)
+		return "the tuple of an entry is not allocated";
+	left -= (ref & PM_OFFSET_MASK) - (pm_allocation_start(ref) & PM_OFFSET_MASK);
+	if (left < sizeof(TreeTuple) || left - offsetof(TreeTuple, tuple) < tuple->size ||
+		tuple->check != tree_tuple_check(tuple))
+		return "the tuple of an entry is damaged";
+	return NULL;
+}
+
+void
+tree_damaged(const char *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("a sofort index is damaged in the pool: %s", problem),
+			 errhint("sofort.verify() for its table tells which one; REINDEX it.")));
 }
 
 TreeTuple *
@@ -143,8 +192,9 @@ tree_pool_tuple_make(Tree *tree, IndexTuple itup)
 	if (tuple == NULL)
 		return NULL;
 	tuple->next = NULL;
-	tuple->size = (uint32) size;
+	tuple->size = (uint16) size;
 	memcpy(&tuple->tuple, itup, size);
+	tuple->check = tree_tuple_check(tuple);
 	pm_flush(tuple, total);
 	return tuple;
 }
@@ -257,7 +307,7 @@ pool_node_alloc(Tree *tree, int level)
 
 		leaf->state = leaf->list = 0;
 		memset(leaf->next, 0, sizeof(leaf->next));
-		memset(leaf->pad, 0, sizeof(leaf->pad));
+		memset(leaf->check, 0, sizeof(leaf->check));
 	}
 	return node;
 }

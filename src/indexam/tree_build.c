@@ -68,8 +68,7 @@ tree_build_add_leaf(TreeBuilder *builder, const uint8 *low, TreeNode *leaf)
 static void
 finish_pool_leaf(Tree *tree, TreeNode *leaf)
 {
-	leaf_revive(tree, pool_leaf(leaf));
-	leaf_flush(tree, leaf);
+	leaf_complete(tree, leaf);
 }
 
 /* The next leaf in the pool; the one before is complete. */

@@ -128,13 +128,13 @@ node_refs(const TreeNode *node)
 static inline TreeNode *
 node_child(const Tree *tree, const TreeNode *node, int i)
 {
-	return (TreeNode *) (tree->ref_base + node_refs(node)[i]);
+	return (TreeNode *) (tree->ref_base + (node_refs(node)[i] & PM_OFFSET_MASK));
 }
 
 static inline uint64
 node_ref(const Tree *tree, const TreeNode *node)
 {
-	return (uint64) node - tree->ref_base;
+	return tree->ref_base != 0 ? pm_ptr(node) : (uint64) node;
 }
 
 /* Entries of a leaf, separators of an inner node */
@@ -165,6 +165,27 @@ entry_add_ref(const Tree *tree, const uint8 *entry)
 
 	if (tuple != NULL && !tree_in_pool(tree))
 		pg_atomic_fetch_add_u32(&tuple->refs, 1);
+}
+
+/* Bytes as 8-byte words, added without carry */
+static inline uint64
+tree_fold(uint64 sum, const void *bytes, Size n)
+{
+	const uint8 *p = bytes;
+	uint64		w;
+
+	for (; n >= sizeof(w); n -= sizeof(w), p += sizeof(w))
+	{
+		memcpy(&w, p, sizeof(w));
+		sum ^= w;
+	}
+	if (n > 0)
+	{
+		w = 0;
+		memcpy(&w, p, n);
+		sum ^= w;
+	}
+	return sum;
 }
 
 static inline uint64
@@ -287,7 +308,7 @@ extern bool pool_merge(Tree *tree, const MergePair *pair);
 /* placement hybrid: the entries of the right leaf into the left one, both latched. */
 extern void pool_absorb_leaf(Tree *tree, TreeNode *left, TreeNode *right);
 
-extern void pool_inner_flush(const Tree *tree, const TreeNode *node);
+extern void pool_inner_flush(const Tree *tree, TreeNode *node);
 
 /*
  * Number of entries before the probe (or_equal: or equal to it) among n that

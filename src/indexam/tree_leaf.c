@@ -257,6 +257,102 @@ leaf_find(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *probe)
 	return node_unchanged(node, v) ? -1 : -2;
 }
 
+/* ---- checks ---- */
+
+/*
+ * Two parities of an entry: of the even and of the odd bits.  Any single bit changes
+ * one of them.
+ */
+static void
+entry_parities(const Tree *tree, const uint8 *entry, uint64 parity[2])
+{
+	const uint64 even = UINT64CONST(0x5555555555555555);
+	uint64		sum = tree_fold(0, entry, tree->stride);
+
+	parity[0] = (uint64) __builtin_parityll(sum & even);
+	parity[1] = (uint64) __builtin_parityll(sum & ~even);
+}
+
+void
+leaf_put_check(const Tree *tree, TreeLeafNode *leaf, int slot, const uint8 *entry)
+{
+	uint64		parity[2];
+
+	entry_parities(tree, entry, parity);
+	for (int i = 0; i < 2; i++)
+		leaf->check[i] = (leaf->check[i] & ~(UINT64CONST(1) << slot)) | parity[i] << slot;
+}
+
+static bool
+check_is_right(const Tree *tree, const TreeLeafNode *leaf, int slot, const uint8 *entry)
+{
+	uint64		parity[2];
+
+	entry_parities(tree, entry, parity);
+	return ((leaf->check[0] >> slot) & 1) == parity[0] &&
+		((leaf->check[1] >> slot) & 1) == parity[1];
+}
+
+/* All checks of a private leaf, whose state has no parity yet */
+static void
+leaf_make_checks(const Tree *tree, TreeLeafNode *leaf)
+{
+	uint64		slots = leaf_slots(leaf);
+
+	leaf_put_check(tree, leaf, LEAF_FENCE, leaf_low(leaf));
+	for (; slots != 0; slots &= slots - 1)
+	{
+		int			slot = __builtin_ctzll(slots);
+
+		leaf_put_check(tree, leaf, slot, leaf_entry(tree, leaf, slot));
+	}
+	leaf->state = leaf_seal(leaf->state);
+}
+
+void
+leaf_complete(Tree *tree, TreeNode *node)
+{
+	leaf_revive(tree, pool_leaf(node));
+	leaf_make_checks(tree, pool_leaf(node));
+	leaf_flush(tree, node);
+}
+
+const char *
+leaf_head_problem(const Tree *tree, const TreeLeafNode *leaf)
+{
+	uint64		state = __atomic_load_n(&leaf->state, __ATOMIC_RELAXED);
+	PMPtr		next = leaf->next[(state & LEAF_SECOND_NEXT) != 0];
+
+	if (state != leaf_seal(state) ||
+		(state & ~(LEAF_SLOTS_MASK | LEAF_SECOND_NEXT | LEAF_PARITY)) != 0)
+		return "the state of a leaf is damaged";
+	if ((state & LEAF_SLOTS_MASK) >> tree->leaf_capacity != 0)
+		return "a leaf uses slots that it does not have";
+	if (next != PM_NULL && !pm_ref_is_valid(next))
+		return "the reference of a leaf to the next one is damaged";
+	if (!check_is_right(tree, leaf, LEAF_FENCE, leaf_low(leaf)))
+		return "the lower fence of a leaf is damaged";
+	return NULL;
+}
+
+const char *
+leaf_problem(const Tree *tree, const TreeLeafNode *leaf)
+{
+	uint64		slots = leaf_slots(leaf);
+	const char *problem = leaf_head_problem(tree, leaf);
+
+	if (problem != NULL)
+		return problem;
+	for (; slots != 0; slots &= slots - 1)
+	{
+		int			slot = __builtin_ctzll(slots);
+
+		if (!check_is_right(tree, leaf, slot, leaf_entry(tree, leaf, slot)))
+			return "an entry of a leaf is damaged";
+	}
+	return NULL;
+}
+
 /* ---- changing ---- */
 
 void
@@ -272,7 +368,8 @@ leaf_add(Tree *tree, TreeNode *node, const uint8 *entry)
 	pm_flush(place, tree->stride);
 	pm_drain();					/* and the tuple */
 	SOFORT_STOP("tree-entry-written");
-	pm_store8(&leaf->state, leaf->state | (UINT64CONST(1) << slot));
+	leaf_put_check(tree, leaf, slot, entry);
+	pm_store8(&leaf->state, leaf_seal(leaf->state | (UINT64CONST(1) << slot)));
 	leaf->n++;
 }
 
@@ -281,7 +378,7 @@ leaf_remove(TreeNode *node, uint64 slots)
 {
 	TreeLeafNode *leaf = pool_leaf(node);
 
-	pm_store8_persist(&leaf->state, leaf->state & ~slots);
+	pm_store8_persist(&leaf->state, leaf_seal(leaf->state & ~slots));
 	leaf->n -= pg_popcount64(slots);
 }
 
@@ -305,6 +402,5 @@ leaf_fill(Tree *tree, TreeNode *node, const uint8 *low, const uint8 *entries, in
 	memcpy(leaf_low(leaf), low, tree->stride);
 	memcpy(leaf_entry(tree, leaf, 0), entries, n * tree->stride);
 	leaf->state = (UINT64CONST(1) << n) - 1;
-	leaf_revive(tree, leaf);
-	leaf_flush(tree, node);
+	leaf_complete(tree, node);
 }

@@ -7,6 +7,37 @@
  */
 #include "tree_pool.h"
 
+#include "sofort/store/store.h"
+
+/* Of what never changes */
+static uint32
+header_crc(const TreeHeader *header)
+{
+	uint32		crcs[2];
+
+	crcs[0] = pm_crc(header, offsetof(TreeHeader, root));
+	crcs[1] = pm_crc(header->format, header->format_size);
+	return pm_crc(crcs, sizeof(crcs));
+}
+
+const char *
+tree_header_problem(const StoreHeader *store)
+{
+	const TreeHeader *header = pm_deref_quietly(store->tree);
+	Size		allocated = pm_allocated_size(store->tree);
+
+	if (header == NULL || allocated < sizeof(TreeHeader))
+		return "header of the tree is not allocated";
+	if (header->magic != SOFORT_TREE_MAGIC ||
+		header->format_size > allocated - offsetof(TreeHeader, format) ||
+		header->crc != header_crc(header))
+		return "checksum of the tree's header is wrong";
+	if (header->placement == TREE_PMEM ? !pm_ref_is_valid(header->root) :
+		!pm_ref_is_valid(header->first_leaf))
+		return "reference to the root is damaged";
+	return NULL;
+}
+
 static void
 take_over_header(Tree *tree, TreeSpace *space)
 {
@@ -16,7 +47,7 @@ take_over_header(Tree *tree, TreeSpace *space)
 	tree->leaf_capacity = header->leaf_capacity;
 	tree->entries = &header->entries;
 	if (tree->placement == TREE_PMEM)
-		tree->ref_base = (uint64) PoolBase - (PM_POOL_ID << PM_OFFSET_BITS);
+		tree->ref_base = (uint64) PoolBase;
 }
 
 /* The header of a new tree, linked; NULL if the pool is full. */
@@ -28,7 +59,7 @@ make_header(StoreHeader *store, TreePlacement placement, int key_len, bool has_t
 	PmReservation r;
 	TreeHeader *header;
 
-	pm_reserve(&r, store->id, offsetof(TreeHeader, format) + format_size, &store->tree, 1,
+	pm_reserve(&r, store_id_of(store), offsetof(TreeHeader, format) + format_size, &store->tree, 1,
 			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO);
 	header = r.addr;
 	header->magic = SOFORT_TREE_MAGIC;
@@ -39,6 +70,7 @@ make_header(StoreHeader *store, TreePlacement placement, int key_len, bool has_t
 	header->format_size = format_size;
 	header->collations = collations;
 	memcpy(header->format, format, format_size);
+	header->crc = header_crc(header);
 	pm_flush(header, offsetof(TreeHeader, format) + format_size);
 	pm_publish(&r);
 	return header;
@@ -86,13 +118,16 @@ tree_complete(Tree *tree)
 	pm_flush(tree->space->header, sizeof(TreeHeader));
 	pm_drain();
 	SOFORT_STOP("tree-built");
-	pm_store8_persist(&store->flags, store->flags | STORE_TREE_COMPLETE);
+	store_set_flags(store, store_flags(store) | STORE_TREE_COMPLETE);
 	SOFORT_STOP("tree-complete");
 }
 
-/* Inner nodes above the chain of leaves; false: the arena is full. */
+/*
+ * Inner nodes above the chain of leaves; false: the arena is full, or *problem.
+ * (Entries are looked at when a leaf is visited first.)
+ */
 static bool
-build_inner_nodes(Tree *tree)
+build_inner_nodes(Tree *tree, const char **problem)
 {
 	TreeBuilder builder;
 	TreeLeafNode *leaf = pool_leaf(tree->root);
@@ -101,8 +136,12 @@ build_inner_nodes(Tree *tree)
 	tree_build_begin(&builder, tree, 90);
 	for (;;)
 	{
-		TreeNode   *next = leaf_next(leaf);
+		TreeNode   *next;
 
+		*problem = leaf_head_problem(tree, leaf);
+		if (*problem != NULL)
+			return false;
+		next = leaf_next(leaf);
 		/* from now on nobody need come to a leaf through the one before it */
 		pm_flush(leaf, PM_LINE);
 		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
@@ -124,6 +163,7 @@ Tree *
 tree_open(StoreHeader *store, LWLock *grow_lock)
 {
 	TreeHeader *header = pm_deref(store->tree);
+	const char *problem = NULL;
 	Tree	   *tree = tree_make(header->placement, header->key_len, header->has_tuples);
 	TreeSpace  *space = tree == NULL ? NULL : pool_space_open(store, header, grow_lock);
 
@@ -138,9 +178,11 @@ tree_open(StoreHeader *store, LWLock *grow_lock)
 	tree->root = pm_deref(tree->placement == TREE_PMEM ? header->root : header->first_leaf);
 	if (tree->placement == TREE_PMEM)
 		tree->entries_exact = false;
-	else if (!build_inner_nodes(tree))
+	else if (!build_inner_nodes(tree, &problem))
 	{
 		tree_destroy(tree);
+		if (problem != NULL)
+			tree_damaged(problem);
 		return NULL;
 	}
 	return tree;

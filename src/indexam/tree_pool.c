@@ -13,6 +13,8 @@
  */
 #include "tree_pool.h"
 
+#include "sofort/store/store.h"
+
 #define CHUNK_HEADER	sizeof(TreeChunk)
 
 static const uint32 tuple_sizes[SLOT_CLASSES - SLOT_FIRST_TUPLE] = {
@@ -53,7 +55,7 @@ pool_space_open(StoreHeader *store, TreeHeader *header, LWLock *grow_lock)
 	space->store = store;
 	space->header = header;
 	space->grow_lock = grow_lock;
-	space->old_chunks = store->blocks.count;
+	space->old_chunks = pm_vector_count(&store->blocks);
 	SpinLockInit(&space->mutex);
 	for (class = 0; class < SLOT_CLASSES; class++)
 	{
@@ -114,6 +116,12 @@ take_free(SlotClass *c, int class)
 
 /* ---- chunks ---- */
 
+uint32
+tree_chunk_crc(const TreeChunk *chunk)
+{
+	return pm_crc(chunk, offsetof(TreeChunk, crc));
+}
+
 static uint32
 chunk_slots(const SlotClass *c)
 {
@@ -135,15 +143,15 @@ add_chunk(TreeSpace *space, int class, uint32 nslots)
 	TreeChunk  *chunk;
 	PMPtr	   *link;
 
-	full_result = pm_vector_try_reserve(chunks, chunks->count, space->store->id,
+	full_result = pm_vector_try_reserve(chunks, pm_vector_count(chunks), store_id_of(space->store),
 										PM_RESERVE_SHARED_SLAB, &full_size);
 	if (full_result != 0)
 		return NULL;
-	link = pm_vector_get(chunks, chunks->count);
+	link = pm_vector_get(chunks, pm_vector_count(chunks));
 	if (*link != PM_NULL)
 		pm_free(link, 1);
 	full_size = CHUNK_HEADER + (Size) nslots * slot_size;
-	full_result = pm_try_reserve(&r, space->store->id, full_size, link, 1,
+	full_result = pm_try_reserve(&r, store_id_of(space->store), full_size, link, 1,
 								 full_size <= PM_SLAB_MAX ? PM_RESERVE_SHARED_SLAB : 0);
 	if (full_result != 0)
 		return NULL;
@@ -153,10 +161,11 @@ add_chunk(TreeSpace *space, int class, uint32 nslots)
 	chunk->class = class;
 	chunk->slot_size = slot_size;
 	chunk->nslots = nslots;
+	chunk->crc = tree_chunk_crc(chunk);
 	pm_flush(chunk, CHUNK_HEADER);
 	pm_publish(&r);
 	SOFORT_STOP("tree-chunk-linked");
-	pm_vector_publish(chunks, chunks->count + 1);
+	pm_vector_publish(chunks, pm_vector_count(chunks) + 1);
 	__atomic_fetch_add(&space->header->bytes, full_size, __ATOMIC_RELAXED);
 	return chunk;
 }

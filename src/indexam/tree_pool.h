@@ -73,6 +73,7 @@ extern void pool_slot_give(Tree *tree, int class, void *slot);
 extern void pool_slot_retire(Tree *tree, int class, void *slot);
 
 extern void pool_reclaim(Tree *tree);
+extern uint32 tree_chunk_crc(const TreeChunk *chunk);
 
 /* 53100, if it was the pool that was full last in this process */
 extern void pool_raise_full(void);
@@ -127,6 +128,31 @@ extern void leaf_geometry(int stride, uint16 *capacity, uint16 *size);
 /* What is volatile in a leaf, from what is durable; latched, or private. */
 extern void leaf_revive(const Tree *tree, TreeLeafNode *leaf);
 
+/* state with its parity */
+static inline uint64
+leaf_seal(uint64 state)
+{
+	return __builtin_parityll(state & ~LEAF_PARITY) ? state | LEAF_PARITY : state & ~LEAF_PARITY;
+}
+
+/* The number of the lower fence in "check" */
+#define LEAF_FENCE			SOFORT_LEAF_SLOTS
+
+/* Store the parities of what is in a slot, before its bit is set. */
+extern void leaf_put_check(const Tree *tree, TreeLeafNode *leaf, int slot, const uint8 *entry);
+
+/* What is wrong with the durable parts of a leaf (without its entries), or NULL. */
+extern const char *leaf_head_problem(const Tree *tree, const TreeLeafNode *leaf);
+extern const char *leaf_problem(const Tree *tree, const TreeLeafNode *leaf);
+
+/* The same for an inner node in the pool (placement pmem) */
+extern const char *pool_inner_problem(const Tree *tree, const TreeNode *node);
+extern uint8 pool_inner_check(const Tree *tree, const TreeNode *node, int n);
+
+/* Of the tuple of an entry in the pool (NULL: there is none) */
+extern uint16 tree_tuple_check(const TreeTuple *tuple);
+extern const char *pool_tuple_problem(const Tree *tree, const uint8 *entry);
+
 /*
  * Copy the entries between the bounds, in order.  False: the leaf has changed
  * since version v.
@@ -147,6 +173,9 @@ extern void leaf_add(Tree *tree, TreeNode *node, const uint8 *entry);
 
 /* What is in these slots goes, durably; latched. */
 extern void leaf_remove(TreeNode *node, uint64 slots);
+
+/* A private leaf has its entries, fence and bits: the rest of it, flushed. */
+extern void leaf_complete(Tree *tree, TreeNode *node);
 
 /* Fill a private, empty leaf with entries and its lower fence; flushed. */
 extern void leaf_fill(Tree *tree, TreeNode *node, const uint8 *low, const uint8 *entries, int n);

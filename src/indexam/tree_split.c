@@ -45,30 +45,59 @@ discard_fence(Tree *tree, const uint8 *fence)
 	tree_pool_tuple_discard(tree, tree_entry_tuple(tree, fence));
 }
 
-void
-pool_inner_flush(const Tree *tree, const TreeNode *node)
+/*
+ * Check of an inner node with n separators; references have their own.  Lies in
+ * one word with n.
+ */
+uint8
+pool_inner_check(const Tree *tree, const TreeNode *node, int n)
 {
+	uint64		sum = tree_fold(0, node_entries(tree, node), (Size) n * tree->stride);
+
+	return (uint8) PM_CHECK(sum ^ ((uint64) n << 32) ^ node->level, 8);
+}
+
+const char *
+pool_inner_problem(const Tree *tree, const TreeNode *node)
+{
+	if (node->level == 0 || node->level >= TREE_MAX_LEVELS || node->n > tree->inner_capacity)
+		return "the head of an inner node is damaged";
+	if (node->check != pool_inner_check(tree, node, node->n))
+		return "an inner node is damaged";
+	for (int i = 0; i <= node->n; i++)
+		if (!pm_ref_is_valid(node_refs(node)[i]))
+			return "a reference of an inner node is damaged";
+	return NULL;
+}
+
+/* A private node that is complete, with its check, or one that has it already */
+void
+pool_inner_flush(const Tree *tree, TreeNode *node)
+{
+	node->check = pool_inner_check(tree, node, node->n);
 	pm_flush(node, offsetof(TreeNode, data) + (node->n + 1) * sizeof(uint64));
 	pm_flush(node_entries(tree, node), (Size) node->n * tree->stride);
 }
 
-/* n and level are one aligned word. */
+/* n, check and level are one aligned word. */
 static void
-store_n(TreeNode *node, uint16 n)
+store_n(const Tree *tree, TreeNode *node, int n)
 {
 	union
 	{
 		uint64		word;
 		struct
 		{
-			uint16		n;
+			uint8		n;
+			uint8		check;
 			uint16		level;
 			uint32		life;
 		}			f;
 	}			u;
 
 	StaticAssertStmt(offsetof(TreeNode, n) % sizeof(uint64) == 0, "one aligned word");
-	u.f.n = n;
+	u.f.n = (uint8) n;
+	u.f.check = pool_inner_check(tree, node, n);
 	u.f.level = node->level;
 	u.f.life = node->life;
 	pm_store8_persist((uint64 *) &node->n, u.word);
@@ -235,7 +264,7 @@ add_behind(Tree *tree, Descent *d, const uint8 *separator, TreeNode *right)
 	pm_flush(node_entries(tree, parent) + n * tree->stride, tree->stride);
 	pm_drain();
 	SOFORT_STOP("tree-leaf-appended");
-	store_n(parent, n + 1);
+	store_n(tree, parent, n + 1);
 	node_unlatch_unchanged(d->node);
 	node_unlatch(parent);
 	unlatch_if(d->grand);
@@ -312,7 +341,7 @@ split_chained(Tree *tree, Descent *d, uint64 left_slots, int left_n, const uint8
 	}
 	which ^= LEAF_SECOND_NEXT;
 	leaf->next[which != 0] = pm_ptr(right);
-	pm_store8_persist(&leaf->state, left_slots | which);
+	pm_store8_persist(&leaf->state, leaf_seal(left_slots | which));
 	leaf->n = left_n;
 	SOFORT_STOP("tree-split-done");
 	tree_link_right(tree, d, new_root, fence, right);
@@ -437,6 +466,7 @@ pool_absorb_leaf(Tree *tree, TreeNode *left, TreeNode *right)
 
 		memcpy(leaf_entry(tree, l, to), leaf_entry(tree, r, from), tree->stride);
 		l->fingerprint[to] = r->fingerprint[from];
+		leaf_put_check(tree, l, to, leaf_entry(tree, l, to));
 		pm_flush(leaf_entry(tree, l, to), tree->stride);
 		state |= UINT64CONST(1) << to;
 	}
@@ -445,7 +475,7 @@ pool_absorb_leaf(Tree *tree, TreeNode *left, TreeNode *right)
 	l->next[(state & LEAF_SECOND_NEXT) != 0] =
 		r->next[(r->state & LEAF_SECOND_NEXT) != 0];
 	SOFORT_STOP("tree-merge-written");
-	pm_store8_persist(&l->state, state);
+	pm_store8_persist(&l->state, leaf_seal(state));
 	SOFORT_STOP("tree-merge-done");
 	l->n += r->n;
 }
@@ -486,8 +516,7 @@ merged_node(Tree *tree, const MergePair *pair, const uint8 *separator)
 				pool_leaf(node)->state |= UINT64CONST(1) << to;
 			}
 		}
-		leaf_revive(tree, pool_leaf(node));
-		leaf_flush(tree, node);
+		leaf_complete(tree, node);
 		return node;
 	}
 	node = copy_inner(tree, left, pair->left_version, &why);

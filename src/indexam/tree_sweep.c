@@ -56,6 +56,8 @@ tree_sweep_begin(Tree *tree)
 		TreeChunk  *chunk = pm_deref(*(PMPtr *) pm_vector_get(&tree->space->store->blocks, i));
 		SweepChunk *c = &sweep->chunks[i];
 
+		if (chunk->magic != SOFORT_CHUNK_MAGIC || chunk->crc != tree_chunk_crc(chunk))
+			tree_damaged("checksum of a chunk is wrong");
 		c->slots = (char *) (chunk + 1);
 		c->class = chunk->class;
 		c->slot_size = chunk->slot_size;

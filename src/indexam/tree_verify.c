@@ -18,6 +18,7 @@ typedef struct VerifyState
 	TreeNode   *previous_leaf;
 	uint64		entries;
 	uint64		nodes;
+	bool		damaged;		/* parts were not looked at */
 } VerifyState;
 
 static int
@@ -57,6 +58,20 @@ verify_entries(VerifyState *state, TreeNode *node, const uint8 *entries, int n,
 	}
 }
 
+/* Comparisons look into tuples: those of this leaf and of its fence first */
+static bool
+tuples_right(VerifyState *state, const TreeNode *node, const TreeLeafNode *leaf)
+{
+	uint64		slots = leaf->state & LEAF_SLOTS_MASK;
+	const char *text = pool_tuple_problem(state->tree, leaf_low(leaf));
+
+	for (; text == NULL && slots != 0; slots &= slots - 1)
+		text = pool_tuple_problem(state->tree, leaf_entry(state->tree, leaf, __builtin_ctzll(slots)));
+	if (text != NULL)
+		problem(state, node, text);
+	return text == NULL;
+}
+
 /* A leaf in the pool: what is volatile, its fence, its place in the chain */
 static void
 verify_pool_leaf(VerifyState *state, TreeNode *node, const uint8 *low, const uint8 *high)
@@ -65,11 +80,6 @@ verify_pool_leaf(VerifyState *state, TreeNode *node, const uint8 *low, const uin
 	TreeLeafNode *leaf = pool_leaf(node);
 	SortedLeaf	sorted;
 
-	if ((leaf->state & LEAF_SLOTS_MASK) >> tree->leaf_capacity != 0)
-	{
-		problem(state, node, "a leaf uses slots that it does not have");
-		return;
-	}
 	if (node->n != pg_popcount64(leaf->state & LEAF_SLOTS_MASK))
 		problem(state, node, "the number of entries of a leaf is wrong");
 	if (!leaf_fingerprints_right(tree, leaf))
@@ -84,6 +94,8 @@ verify_pool_leaf(VerifyState *state, TreeNode *node, const uint8 *low, const uin
 			problem(state, node, "the chain of leaves does not end with the last one");
 	}
 	state->previous_leaf = node;
+	if (!tuples_right(state, node, leaf))
+		return;
 	if (!leaf_copy_sorted(tree, node, node_version(tree, node), state->order, &sorted))
 	{
 		problem(state, node, "a leaf changes while it is checked");
@@ -106,6 +118,20 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 	int			i;
 
 	state->nodes++;
+	if (tree_in_pool(tree) && (level == 0 || tree->placement == TREE_PMEM))
+	{
+		const char *text = level == 0 ? leaf_problem(tree, pool_leaf(node)) :
+			pool_inner_problem(tree, node);
+
+		if (text == NULL && node->level != level)
+			text = "a node is on the wrong level";
+		if (text != NULL)
+		{
+			state->damaged = true;
+			problem(state, node, text);
+			return;
+		}
+	}
 	(void) node_version(tree, node);
 	if (node->version & (VERSION_LATCHED | VERSION_OBSOLETE))
 		problem(state, node, "a linked node is latched or obsolete");
@@ -147,6 +173,29 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 	}
 }
 
+/* Chunks of a tree in the pool, and what they are linked by */
+static bool
+verify_chunks(VerifyState *state, const StoreHeader *store)
+{
+	const char *text = pm_vector_problem(&store->blocks, sizeof(PMPtr));
+	uint64		i;
+
+	for (i = 0; text == NULL && i < pm_vector_count(&store->blocks); i++)
+	{
+		PMPtr		p = *(PMPtr *) pm_vector_get(&store->blocks, i);
+		const TreeChunk *chunk = pm_deref_quietly(p);
+
+		if (pm_allocated_size(p) < sizeof(TreeChunk))
+			text = "a chunk is not allocated";
+		else if (chunk->magic != SOFORT_CHUNK_MAGIC || chunk->crc != tree_chunk_crc(chunk) ||
+				 pm_allocated_size(p) < sizeof(TreeChunk) + (Size) chunk->nslots * chunk->slot_size)
+			text = "the head of a chunk is damaged";
+	}
+	if (text != NULL)
+		state->report(state->report_arg, "tree", text);
+	return text == NULL;
+}
+
 uint64
 tree_verify(Tree *tree, const TreeOrder *order, TreeReport report, void *report_arg)
 {
@@ -154,8 +203,10 @@ tree_verify(Tree *tree, const TreeOrder *order, TreeReport report, void *report_
 	.report_arg = report_arg};
 	TreeNode   *root = tree_root(tree);
 
+	if (tree_in_pool(tree) && !verify_chunks(&state, tree->space->store))
+		return 0;
 	verify_node(&state, root, root->level, NULL, NULL);
-	if (tree->entries_exact && state.entries != tree_entries(tree))
+	if (tree->entries_exact && !state.damaged && state.entries != tree_entries(tree))
 		problem(&state, root, "the number of entries differs from the counter");
 	if (!tree_in_pool(tree) && state.nodes != tree->nodes)
 		problem(&state, root, "the number of nodes differs from the counter");

@@ -28,6 +28,7 @@
 #include "utils/lsyscache.h"
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 
 PG_FUNCTION_INFO_V1(sofort_verify);
 PG_FUNCTION_INFO_V1(sofort_verify_pool);
@@ -71,12 +72,62 @@ check_is_table(Relation rel)
  * in a security-restricted operation, as index builds do.
  */
 static void
+check_rows(Relation rel, Relation index, Findings *findings)
+{
+	store_verify(rel, store_open(rel), put_finding, findings);
+}
+
+static void
+check_index(Relation rel, Relation index, Findings *findings)
+{
+	monitor_verify_index(rel, store_open(rel), index, put_finding, findings);
+}
+
+/*
+ * Damage may make anything fail that the check relies on, user functions included:
+ * that is a finding, too, and does not end the check of the rest.
+ */
+static void
+check_safely(void (*check) (Relation rel, Relation index, Findings *findings), Relation rel,
+			 Relation index, Findings *findings)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		check(rel, index, findings);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+			PG_RE_THROW();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		put_finding(findings, index == NULL ? "table" : "index",
+					RelationGetRelationName(index == NULL ? rel : index),
+					psprintf("the check failed: %s", error->message));
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+static void
 verify_relation(Relation rel, Findings *findings)
 {
 	Oid			save_userid;
 	int			save_context;
 	int			save_nestlevel;
-	StoreDesc  *store;
 	List	   *indexes;
 	ListCell   *lc;
 
@@ -84,11 +135,16 @@ verify_relation(Relation rel, Findings *findings)
 	SetUserIdAndSecContext(rel->rd_rel->relowner, save_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
 
-	store = store_open(rel);
+	pool_require();
+	txn_resolve_leftovers();
 	findings->relation = RelationGetRelid(rel);
-	store_verify(rel, store, put_finding, findings);
-
-	indexes = RelationGetIndexList(rel);
+	if (store_verify_metadata(rel, put_finding, findings))
+	{
+		check_safely(check_rows, rel, NULL, findings);
+		indexes = RelationGetIndexList(rel);
+	}
+	else
+		indexes = NIL;			/* nothing can be compared with them */
 	foreach(lc, indexes)
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
@@ -97,7 +153,7 @@ verify_relation(Relation rel, Findings *findings)
 			index->rd_index->indisvalid)
 		{
 			findings->relation = RelationGetRelid(index);
-			monitor_verify_index(rel, store, index, put_finding, findings);
+			check_safely(check_index, rel, index, findings);
 		}
 		index_close(index, AccessShareLock);
 	}

@@ -59,7 +59,7 @@ refer_intents(Space *s)
 	int			k;
 
 	refer_vector(s, &PoolSuper->intents);
-	for (i = 0; i < PoolSuper->intents.count; i++)
+	for (i = 0; i < pm_vector_count(&PoolSuper->intents); i++)
 	{
 		const AllocIntents *set = pm_vector_get(&PoolSuper->intents, i);
 
@@ -88,7 +88,7 @@ refer_transactions(Space *s)
 	uint64		i;
 
 	refer_vector(s, &PoolSuper->tcbs);
-	for (i = 0; i < PoolSuper->tcbs.count; i++)
+	for (i = 0; i < pm_vector_count(&PoolSuper->tcbs); i++)
 	{
 		const Tcb  *tcb = pm_vector_get(&PoolSuper->tcbs, i);
 
@@ -96,7 +96,7 @@ refer_transactions(Space *s)
 			refer_chunks(s, &tcb->overflow);
 	}
 	refer_vector(s, &PoolSuper->kept);
-	for (i = 0; i < PoolSuper->kept.count; i++)
+	for (i = 0; i < pm_vector_count(&PoolSuper->kept); i++)
 	{
 		const KeptRecord *r = pm_vector_get(&PoolSuper->kept, i);
 
@@ -111,12 +111,15 @@ refer_stores(Space *s)
 	uint64		i;
 
 	refer_vector(s, &PoolSuper->stores);
-	for (i = 0; i <= PoolSuper->stores.count; i++)
+	for (i = 0; i <= pm_vector_count(&PoolSuper->stores); i++)
 	{
 		const PMPtr *p = pm_vector_get(&PoolSuper->stores, i);
 
-		if (p != NULL)
-			refer(s, *(const volatile PMPtr *) p);
+		if (p == NULL)
+			continue;
+		refer(s, *(const volatile PMPtr *) p);
+		if (s->round == 0 && *p != PM_NULL && pm_allocated_size(*p) < sizeof(StoreHeader))
+			s->report(s->arg, "stores", "directory", psprintf("entry " UINT64_FORMAT " is damaged", i));
 	}
 }
 

@@ -193,7 +193,7 @@ sofort_table_info(PG_FUNCTION_ARGS)
 	else
 	{
 		store_stats(store, &stats);
-		values[0] = Int64GetDatum((int64) store->id);
+		values[0] = Int64GetDatum((int64) store_id_of(store));
 		values[1] = Int64GetDatum((int64) stats.live);
 		values[2] = Int64GetDatum((int64) stats.dead);
 		values[3] = Int64GetDatum((int64) stats.nblocks);

@@ -79,7 +79,10 @@ pm_prepare_process(void)
 static inline bool
 points_into(PMPtr p, PMPtr target, uint64 size)
 {
-	return p >= target && p - target < size;
+	uint64		at = p & PM_OFFSET_MASK;
+	uint64		start = target & PM_OFFSET_MASK;
+
+	return pm_ref_is_valid(p) && at >= start && at - start < size;
 }
 
 static inline PMPtr
@@ -106,14 +109,14 @@ reserve_segment(AllocIntent *intent, StoreId owner, Size size, PMPtr link, uint6
 	if (rc != 0)
 		return rc;
 	(void) segment_find(offset, &e, &g);
-	*target = (PM_POOL_ID << PM_OFFSET_BITS) | offset;
+	*target = PM_REF(offset);
 
 	intent->link = link;
 	intent->nlinks = nlinks;
 	intent->size = n * PM_GRANULE;
 	pm_store8_persist(&intent->target, *target);
 	SOFORT_STOP("pmem-segment-intent");
-	pm_store8(&pm_extent[e].words[g], SEGWORD_MAKE(SEGWORD_SEGMENT, n, owner));
+	pm_store8(&pm_extent[e].words[g], segword_make(SEGWORD_SEGMENT, (uint32) n, owner));
 	return 0;
 }
 
@@ -277,12 +280,12 @@ allocation_of(PMPtr p, PMPtr *target, uint64 *size, uint64 *word)
 	int			e;
 	uint32		g;
 
-	if ((p >> PM_OFFSET_BITS) != PM_POOL_ID)
+	if (!pm_ref_is_valid(p))
 		return false;
 	*word = segment_covering(offset, &e, &g);
 	if (SEGWORD_STATE(*word) == SEGWORD_SEGMENT)
 	{
-		*target = (PM_POOL_ID << PM_OFFSET_BITS) | granule_offset(e, g);
+		*target = PM_REF(granule_offset(e, g));
 		*size = (uint64) SEGWORD_COUNT(*word) * PM_GRANULE;
 		return true;
 	}
@@ -294,7 +297,7 @@ allocation_of(PMPtr p, PMPtr *target, uint64 *size, uint64 *word)
 		if (offset < first)
 			return false;
 		offset = first + (offset - first) / slab_class_size(class) * slab_class_size(class);
-		*target = (PM_POOL_ID << PM_OFFSET_BITS) | offset;
+		*target = PM_REF(offset);
 		*size = slab_class_size(class);
 		return true;
 	}
@@ -396,7 +399,7 @@ link_is_readable(const AllocIntent *intent)
 	int			e;
 	uint32		g;
 
-	if ((intent->link >> PM_OFFSET_BITS) != PM_POOL_ID || intent->nlinks == 0 ||
+	if (!pm_ref_is_valid(intent->link) || intent->nlinks == 0 ||
 		intent->nlinks > PM_POOL_FILE_BYTES / sizeof(PMPtr))
 		return false;
 	return segment_find(offset, &e, &g) && segment_is_used(e, g) &&
@@ -513,7 +516,7 @@ recover_intent(AllocIntent *intent)
 void
 alloc_startup(void)
 {
-	uint64		nsets = PoolSuper->intents.count;
+	uint64		nsets = pm_vector_count(&PoolSuper->intents);
 	uint64		recovered = 0;
 	uint64		s;
 	int			i;
@@ -529,6 +532,15 @@ alloc_startup(void)
 		{
 			if (set->intent[i].target == PM_NULL)
 				continue;
+			if (!pm_ref_is_valid(set->intent[i].target))
+			{
+				ereport(WARNING,
+						(errcode(ERRCODE_DATA_CORRUPTED),
+						 errmsg("sofort pool \"%s\" is damaged: an intent of allocation names nothing",
+								pm_pool_file),
+						 errhint("Run sofort.verify_pool().")));
+				continue;
+			}
 			recover_intent(&set->intent[i]);
 			recovered++;
 		}
@@ -548,7 +560,7 @@ alloc_prepare_intents(void)
 	Size		size;
 	int			rc;
 
-	if (PoolSuper->intents.count >= wanted)
+	if (pm_vector_count(&PoolSuper->intents) >= wanted)
 		return 0;
 	rc = pm_vector_try_reserve(&PoolSuper->intents, wanted - 1, PM_OWNER_POOL, PM_NO_QUOTA, &size);
 	if (rc == 0)
@@ -607,14 +619,14 @@ pm_free_owner(StoreId owner)
 	slab_forget_owner(owner);
 	for (e = 0; e < pm_nextents; e++)
 	{
-		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		prepared = words_prepared(e);
 		uint32		g;
 
 		for (g = 0; g < prepared; g++)
 		{
 			uint64		word = segment_word(e, g);
 
-			if (SEGWORD_STATE(word) == SEGWORD_FREE)
+			if (SEGWORD_STATE(word) == SEGWORD_FREE || !SEGWORD_IS_RIGHT(word))
 				continue;
 			if (SEGWORD_OWNER(word) == owner)
 			{
@@ -644,7 +656,7 @@ visit_slab(int extent, uint32 granule, uint64 word, StoreId owner, PmAllocationV
 	int			class = (int) SEGWORD_COUNT(word);
 	uint16		slots[MAX_SLAB_SLOTS];
 	StoreId		owners[MAX_SLAB_SLOTS];
-	PMPtr		first = (PM_POOL_ID << PM_OFFSET_BITS) | granule_offset(extent, granule);
+	uint64		first = granule_offset(extent, granule);
 	int			n;
 	int			i;
 
@@ -652,7 +664,7 @@ visit_slab(int extent, uint32 granule, uint64 word, StoreId owner, PmAllocationV
 		return;
 	n = slab_copy_slots(extent, granule, word, owner, slots, owners);
 	for (i = 0; i < n; i++)
-		fn(arg, first + slab_class_offset(class) + slots[i] * slab_class_size(class),
+		fn(arg, PM_REF(first + slab_class_offset(class) + slots[i] * slab_class_size(class)),
 		   slab_class_size(class), owners[i]);
 }
 
@@ -664,7 +676,7 @@ pm_visit_allocations(StoreId owner, PmAllocationVisitor fn, void *arg)
 
 	for (e = 0; e < pm_nextents; e++)
 	{
-		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		prepared = words_prepared(e);
 		uint32		g;
 
 		for (g = 0; g < prepared; g++)
@@ -672,8 +684,10 @@ pm_visit_allocations(StoreId owner, PmAllocationVisitor fn, void *arg)
 			uint64		word = segment_word(e, g);
 			StoreId		o = SEGWORD_OWNER(word);
 
+			if (!SEGWORD_IS_RIGHT(word))
+				continue;
 			if (SEGWORD_STATE(word) == SEGWORD_SEGMENT && (all || o == owner))
-				fn(arg, (PM_POOL_ID << PM_OFFSET_BITS) | granule_offset(e, g),
+				fn(arg, PM_REF(granule_offset(e, g)),
 				   (Size) SEGWORD_COUNT(word) * PM_GRANULE, o);
 			else if (SEGWORD_STATE(word) == SEGWORD_SLAB &&
 					 (all || o == owner || o == PM_OWNER_SHARED))

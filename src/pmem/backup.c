@@ -237,7 +237,7 @@ static void
 copy_extent(const Copy *copy, int e)
 {
 	const PmExtent *x = &pm_extent[e];
-	uint32		prepared = (uint32) ((volatile ExtentHeader *) x->header)->words_prepared;
+	uint32		prepared = (uint32) PM_UNSEAL(((volatile ExtentHeader *) x->header)->words_prepared);
 	uint64		words_end = x->offset + PM_GRANULE + prepared * sizeof(uint64);
 	uint64		chunk;
 
@@ -290,7 +290,7 @@ label_copy(const Copy *copy)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read file \"%s\": %m", copy->result->path)));
-	super.flags |= SUPERBLOCK_BACKUP;
+	super.flags = PM_SEAL16((super.flags & 0xffff) | SUPERBLOCK_BACKUP);
 	super.backup_lsn = copy->result->lsn;
 	super.backup_timeline = copy->result->timeline;
 	memset(super.redo_nonce, 0, sizeof(super.redo_nonce));

@@ -226,6 +226,9 @@ extern bool pool_file_open(const PoolControl *control, PoolRefusal *why);
 extern void pool_identity_fill(PoolIdentity *identity, const uint8 *pool_id);
 extern bool pool_check_superblock(const PoolSuperblock *super, const PoolControl *control,
 								  PoolRefusal *why);
+extern uint32 pool_root_crc(const PoolRoot *root);
+extern uint32 extent_header_crc(const ExtentHeader *header);
+extern bool pool_check_structure(const PoolSuperblock *super, PoolRefusal *why);
 extern bool pool_check_agreement(const PoolSuperblock *super, const PoolControl *control,
 								 PoolRefusal *why);
 
@@ -252,6 +255,13 @@ static inline uint64
 granule_offset(int extent, uint32 granule)
 {
 	return pm_extent[extent].first + (uint64) granule * PM_GRANULE;
+}
+
+/* Words of an extent that have storage */
+static inline uint32
+words_prepared(int extent)
+{
+	return (uint32) PM_UNSEAL(*(volatile PmSealed *) &pm_extent[extent].header->words_prepared);
 }
 
 static inline uint64

@@ -231,7 +231,7 @@ file_superblock(PoolControl *control, PoolRefusal *why)
 static void
 set_flags(uint32 flags)
 {
-	PoolSuper->flags = flags;
+	PoolSuper->flags = PM_SEAL16(flags & 0xffff);
 	pm_persist(&PoolSuper->flags, sizeof(uint32));
 }
 
@@ -257,7 +257,7 @@ start_life(PoolControl *control, PoolRefusal *why)
 		return false;
 	set_flags(PoolSuper->flags & ~pending);
 	pm_shared->life = PoolSuper->life;
-	pm_shared->first_store_of_life = PoolSuper->next_store_id;
+	pm_shared->first_store_of_life = PM_UNSEAL_ID(PoolSuper->next_store_id);
 	return true;
 }
 
@@ -300,6 +300,8 @@ start_pool(PoolRefusal *why)
 		return false;
 
 	segment_startup();
+	if (!pool_check_structure(PoolSuper, why))
+		return false;
 	alloc_startup();
 	if (!start_life(&control, why))
 		return false;
@@ -579,13 +581,13 @@ pool_next_store_id(void)
 
 	pool_require();
 	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
-	id = PoolSuper->next_store_id;
-	if (id > PM_OWNER_MASK)
+	id = PM_UNSEAL_ID(PoolSuper->next_store_id);
+	if (id >= PM_OWNER_MASK)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("the sofort pool has no store ids left"),
 				 errhint("Dump the database and restore it into a new pool.")));
-	pm_store8_persist(&PoolSuper->next_store_id, id + 1);
+	pm_store8_persist(&PoolSuper->next_store_id, PM_SEAL_ID(id + 1));
 	LWLockRelease(pm_shared->control_lock);
 	return id;
 }
@@ -610,7 +612,7 @@ pool_usage(PoolUsage *usage)
 	usage->used_bytes = pg_atomic_read_u64(&pm_shared->used_granules) * PM_GRANULE;
 	for (e = 0; e < pm_nextents; e++)
 	{
-		uint64		prepared = pm_extent[e].header->words_prepared;
+		uint64		prepared = words_prepared(e);
 		uint64		g;
 
 		for (g = 0; g < prepared; g++)

@@ -26,6 +26,22 @@ identity_crc(const PoolIdentity *identity)
 	return crc;
 }
 
+/* As it is when the pool is complete */
+uint32
+pool_root_crc(const PoolRoot *root)
+{
+	PoolRoot	copy = *root;
+
+	copy.magic = SOFORT_POOL_MAGIC;
+	return pm_crc(&copy, offsetof(PoolRoot, crc));
+}
+
+uint32
+extent_header_crc(const ExtentHeader *header)
+{
+	return pm_crc(header, offsetof(ExtentHeader, words_prepared));
+}
+
 /* What a pool made by this server says of itself. */
 void
 pool_identity_fill(PoolIdentity *identity, const uint8 *pool_id)
@@ -54,10 +70,11 @@ check_format(const PoolSuperblock *super, PoolRefusal *why)
 						   NULL,
 						   "sofort pool \"%s\" has layout version %u, but this sofort reads version %d",
 						   pm_pool_file, super->layout_version, SOFORT_LAYOUT_VERSION);
-	if (identity_crc(id) != id->crc)
+	if (identity_crc(id) != id->crc || !PM_SEALED16_RIGHT(super->flags) ||
+		!PM_SEALED_ID_RIGHT(super->next_store_id))
 		return pool_refuse(why, ERRCODE_DATA_CORRUPTED,
 						   "Restore pool and data directory from one backup.",
-						   "The checksum of the superblock is wrong.",
+						   "A checksum in the superblock is wrong.",
 						   "sofort pool \"%s\" is damaged", pm_pool_file);
 	if (id->pg_major != PG_VERSION_NUM / 10000 || id->catalog_version != CATALOG_VERSION_NO)
 		return pool_refuse(why, ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -134,6 +151,48 @@ check_pair(uint64 in_pool, uint64 in_file, bool pending, uint64 previous, const 
 					   "sofort pool \"%s\" is an older copy than the data directory with \"%s\"" :
 					   "the data directory with \"%2$s\" is an older copy than sofort pool \"%1$s\"",
 					   pm_pool_file, control_file());
+}
+
+/*
+ * The directories of the superblock, once it is known what is allocated: start-up
+ * reads them where no error can be raised.
+ */
+bool
+pool_check_structure(const PoolSuperblock *super, PoolRefusal *why)
+{
+	const struct
+	{
+		const PmVector *v;
+		uint32		elem_size;
+		const char *name;
+	}			directories[] = {
+		{&super->stores, sizeof(PMPtr), "stores"},
+		{&super->intents, sizeof(AllocIntents), "intents"},
+		{&super->tcbs, sizeof(Tcb), "transactions"},
+		{&super->workload, sizeof(WorkloadRecord), "statements"},
+		{&super->kept, sizeof(KeptRecord), "kept transactions"}
+	};
+
+	for (int i = 0; i < (int) lengthof(directories); i++)
+	{
+		const PmVector *v = directories[i].v;
+		PmVector	unused = {0};
+		const char *problem;
+
+		/* one that was never used is all zeroes */
+		if (memcmp(v, &unused, sizeof(PmVector)) == 0)
+			continue;
+		problem = pm_vector_problem(v, directories[i].elem_size);
+		if (problem != NULL)
+		{
+			char	   *detail = psprintf("Directory of %s: %s.", directories[i].name, problem);
+
+			return pool_refuse(why, ERRCODE_DATA_CORRUPTED,
+							   "Restore pool and data directory from one backup.", detail,
+							   "sofort pool \"%s\" is damaged", pm_pool_file);
+		}
+	}
+	return true;
 }
 
 bool

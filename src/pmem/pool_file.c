@@ -251,6 +251,7 @@ describe_extent(ExtentHeader *header, const PoolExtent *extent)
 	header->magic = PM_EXTENT_MAGIC;
 	header->first_granule_offset = TYPEALIGN64(PM_ALIGN_EXTENT, extent->offset + PM_GRANULE + words);
 	header->ngranules = (extent->offset + extent->size - header->first_granule_offset) / PM_GRANULE;
+	header->crc = extent_header_crc(header);
 }
 
 /*
@@ -314,24 +315,25 @@ make_superblock(PMEMobjpool *pop, int fd, PoolRoot *root, const PoolControl *con
 	memset(super, 0, PM_GRANULE);
 	super->magic = SOFORT_POOL_MAGIC;
 	super->layout_version = SOFORT_LAYOUT_VERSION;
-	super->flags = SUPERBLOCK_FRESH;
+	super->flags = PM_SEAL16(SUPERBLOCK_FRESH);
 	pool_identity_fill(&super->identity, control->pool_id);
 	super->life = control->life;
 	super->hw_sequence = control->hw_sequence;
 	super->hw_xid = control->hw_xid;
-	super->next_store_id = PM_FIRST_STORE_ID;
+	super->next_store_id = PM_SEAL_ID(PM_FIRST_STORE_ID);
 	super->intents.elem_size = sizeof(AllocIntents);
 	super->intents.first_shift = PM_INTENTS_SHIFT;
-	super->intents.chunks[0] = (PM_POOL_ID << PM_OFFSET_BITS) |
-		(root->superblock_offset + PM_INTENTS_OFFSET);
-	super->intents.count = 1 << PM_INTENTS_SHIFT;
+	super->intents.check = PM_VECTOR_CHECK(sizeof(AllocIntents), PM_INTENTS_SHIFT);
+	super->intents.chunks[0] = PM_REF(root->superblock_offset + PM_INTENTS_OFFSET);
+	super->intents.length = PM_SEAL(1 << PM_INTENTS_SHIFT);
 	pmemobj_persist(pop, super, PM_GRANULE);
-	words[0] = SEGWORD_MAKE(SEGWORD_SEGMENT, 1, PM_OWNER_POOL);
+	words[0] = segword_make(SEGWORD_SEGMENT, 1, PM_OWNER_POOL);
 	pmemobj_persist(pop, words, sizeof(uint64));
-	header->words_prepared = 512;
+	header->words_prepared = PM_SEAL(512);
 	pmemobj_persist(pop, header, sizeof(ExtentHeader));
 
 	root->layout_version = SOFORT_LAYOUT_VERSION;
+	root->crc = pool_root_crc(root);
 	pmemobj_persist(pop, root, sizeof(PoolRoot));
 	root->magic = SOFORT_POOL_MAGIC;
 	pmemobj_persist(pop, root, sizeof(PoolRoot));
@@ -493,7 +495,8 @@ recover_by_library(PoolRoot *root, PoolRefusal *why)
 	pmemobj_close(pop);
 	malloc_trim(0);
 	if (size < sizeof(PoolRoot) || root->magic != SOFORT_POOL_MAGIC ||
-		root->nextents < 1 || root->nextents > PM_MAX_EXTENTS)
+		root->nextents < 1 || root->nextents > PM_MAX_EXTENTS ||
+		root->crc != pool_root_crc(root))
 		return pool_refuse(why, ERRCODE_DATA_CORRUPTED,
 						   "Restore pool and data directory from one backup.",
 						   "The root object is not that of a sofort pool.",
@@ -545,7 +548,8 @@ set_extents(const PoolRoot *root, char *base, uint64 size)
 
 		if (x->offset % PM_ALIGN_EXTENT != 0 || x->offset < end || x->size > size ||
 			x->offset + x->size > size || h->magic != PM_EXTENT_MAGIC ||
-			h->ngranules > PM_MAX_GRANULES || h->words_prepared > PM_MAX_GRANULES ||
+			h->ngranules > PM_MAX_GRANULES || h->crc != extent_header_crc(h) ||
+			!PM_SEALED_RIGHT(h->words_prepared) || PM_UNSEAL(h->words_prepared) > PM_MAX_GRANULES ||
 			h->first_granule_offset < x->offset ||
 			h->first_granule_offset + h->ngranules * PM_GRANULE > x->offset + x->size)
 			return false;

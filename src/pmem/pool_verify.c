@@ -47,8 +47,9 @@ verify_superblock(Verify *v)
 	else if (!exists)
 		tell(v, "control file", control_file(), "does not exist");
 	else if (!pool_check_superblock(PoolSuper, &control, &why) ||
-			 !pool_check_agreement(PoolSuper, &control, &why))
-		tell(v, "superblock", pm_pool_file, why.message);
+			 !pool_check_agreement(PoolSuper, &control, &why) ||
+			 !pool_check_structure(PoolSuper, &why))
+		tell(v, "superblock", pm_pool_file, why.detail[0] != '\0' ? why.detail : why.message);
 	LWLockRelease(pm_shared->control_lock);
 }
 
@@ -60,7 +61,7 @@ owner_exists(uint64 word)
 	if (owner == PM_OWNER_SHARED)
 		return SEGWORD_STATE(word) == SEGWORD_SLAB;
 	return owner == PM_OWNER_POOL || owner == PM_OWNER_TXN ||
-		(owner >= PM_FIRST_STORE_ID && owner < PoolSuper->next_store_id);
+		(owner >= PM_FIRST_STORE_ID && owner < PM_UNSEAL_ID(PoolSuper->next_store_id));
 }
 
 /* What is wrong with the word of a granule, by itself */
@@ -70,6 +71,8 @@ word_problem(int extent, uint32 granule, uint64 word)
 	uint32		n = SEGWORD_COUNT(word);
 	uint32		i;
 
+	if (!SEGWORD_IS_RIGHT(word))
+		return "segment word is damaged";
 	if (SEGWORD_STATE(word) != SEGWORD_SEGMENT && SEGWORD_STATE(word) != SEGWORD_SLAB)
 		return "unknown state";
 	if (!owner_exists(word))
@@ -124,7 +127,7 @@ verify_intents(Verify *v)
 	uint64		s;
 	int			i;
 
-	for (s = 0; s < PoolSuper->intents.count; s++)
+	for (s = 0; s < pm_vector_count(&PoolSuper->intents); s++)
 	{
 		AllocIntents *set = pm_vector_get(&PoolSuper->intents, s);
 
@@ -140,7 +143,7 @@ verify_intents(Verify *v)
 			int			e;
 			uint32		g;
 
-			if (target == PM_NULL || segment_find(target & PM_OFFSET_MASK, &e, &g))
+			if (target == PM_NULL || (pm_ref_is_valid(target) && segment_find(target & PM_OFFSET_MASK, &e, &g)))
 				continue;
 			snprintf(place, sizeof(place), "set " UINT64_FORMAT " intent %d", s, i);
 			tell(v, "intents", place, "target is in no extent");
@@ -158,7 +161,14 @@ pool_verify(PmReport report, void *arg)
 	verify_superblock(&v);
 	for (e = 0; e < pm_nextents; e++)
 	{
-		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		const ExtentHeader *h = pm_extent[e].header;
+
+		if (h->crc != extent_header_crc(h) || !PM_SEALED_RIGHT(h->words_prepared))
+			tell_granule(&v, "extent", e, 0, "header is damaged");
+	}
+	for (e = 0; e < pm_nextents; e++)
+	{
+		uint32		prepared = words_prepared(e);
 		uint32		g;
 
 		for (g = 0; g < prepared;)

@@ -63,7 +63,7 @@ segment_startup(void)
 	for (e = 0; e < pm_nextents; e++)
 	{
 		uint64	   *bitmap = extent_bitmap(e);
-		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		prepared = words_prepared(e);
 		uint32		g;
 		uint32		hint = 0;
 
@@ -74,10 +74,15 @@ segment_startup(void)
 			uint64		word = segment_word(e, g);
 			uint32		n;
 
-			if (SEGWORD_STATE(word) == SEGWORD_FREE)
+			if (word == 0)
 				continue;
 			n = SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;
-			n = Min(n, prepared - g);	/* a damaged word: pool_verify() tells */
+
+			/* damaged: nobody knows how far it reached, so nothing up to the next is free */
+			if (!SEGWORD_IS_RIGHT(word))
+				for (n = 1; g + n < prepared && segment_word(e, g + n) == 0; n++)
+					;
+			n = Min(n, prepared - g);
 			n = Max(n, 1);
 			set_bits(bitmap, g, n);
 			if (hint == g)
@@ -105,7 +110,7 @@ find_run(int extent, uint32 n, uint32 *start)
 {
 	const uint64 *bitmap = extent_bitmap(extent);
 	uint32		ngranules = pm_extent[extent].ngranules;
-	uint32		prepared = Min((uint32) pm_extent[extent].header->words_prepared, ngranules);
+	uint32		prepared = Min(words_prepared(extent), ngranules);
 	uint32		g = pm_shared->extent_hint[extent];
 	uint32		run = 0;
 
@@ -159,7 +164,7 @@ static int
 prepare_words(int extent, uint32 limit)
 {
 	PmExtent   *x = &pm_extent[extent];
-	uint32		old = (uint32) x->header->words_prepared;
+	uint32		old = words_prepared(extent);
 	uint32		new = (limit + WORDS_PER_STEP - 1) / WORDS_PER_STEP * WORDS_PER_STEP;
 	int			rc;
 
@@ -168,7 +173,7 @@ prepare_words(int extent, uint32 limit)
 	if (rc != 0)
 		return rc;
 	memset(extent_bitmap(extent) + old / 64, 0, (new - old) / 8);
-	pm_store8_persist(&x->header->words_prepared, new);
+	pm_store8_persist(&x->header->words_prepared, PM_SEAL(new));
 	return 0;
 }
 
@@ -191,7 +196,7 @@ take_granules(uint32 n, int flags, uint64 *offset)
 		if (!find_run(e, n, &start))
 			continue;
 		rc = 0;
-		if (start + n > pm_extent[e].header->words_prepared)
+		if (start + n > words_prepared(e))
 			rc = prepare_words(e, start + n);
 		break;
 	}
@@ -265,7 +270,7 @@ find_spare(void)
 	for (e = 0; e < pm_nextents; e++)
 	{
 		uint64	   *bitmap = extent_bitmap(e);
-		uint32		prepared = Min((uint32) pm_extent[e].header->words_prepared,
+		uint32		prepared = Min(words_prepared(e),
 								   pm_extent[e].ngranules);
 
 		for (g = 0; g < prepared; g++)
@@ -402,7 +407,7 @@ segment_find(uint64 offset, int *extent, uint32 *granule)
 bool
 segment_is_used(int extent, uint32 granule)
 {
-	return granule < pm_extent[extent].header->words_prepared &&
+	return granule < words_prepared(extent) &&
 		bit_is_set(extent_bitmap(extent), granule);
 }
 
@@ -424,6 +429,8 @@ segment_covering(uint64 offset, int *extent, uint32 *granule)
 	{
 		uint64		word = segment_word(*extent, g);
 
+		if (word != 0 && !SEGWORD_IS_RIGHT(word))
+			return 0;
 		if (SEGWORD_STATE(word) != SEGWORD_FREE)
 		{
 			uint32		n = SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;

@@ -93,6 +93,15 @@ slab_header(int extent, uint32 granule)
 	return (SlabHeader *) (PoolBase + granule_offset(extent, granule));
 }
 
+/* Its fixed fields; nobody works with a slab of an earlier life before this says yes. */
+static bool
+slab_is_right(const SlabHeader *slab, int class)
+{
+	return slab->magic == SLAB_MAGIC && slab->size_class == class &&
+		slab->slot_size == class_size[class] && slab->nslots == slab_class_slots(class) &&
+		slab->slots_offset == slab_class_offset(class);
+}
+
 /* ---- sets ---- */
 
 static inline uint64
@@ -195,18 +204,19 @@ adopt(SlabSet *set, SlabHeader *slab)
 static void
 scan_for_slabs(SlabSet *set, StoreId owner, int class)
 {
-	uint64		wanted = SEGWORD_MAKE(SEGWORD_SLAB, class, owner);
+	uint64		wanted = segword_make(SEGWORD_SLAB, class, owner);
 
 	while (set->scan_extent < (uint32) pm_nextents)
 	{
 		int			e = (int) set->scan_extent;
-		uint32		prepared = (uint32) pm_extent[e].header->words_prepared;
+		uint32		prepared = words_prepared(e);
 
 		while (set->scan_granule < prepared)
 		{
 			uint32		g = set->scan_granule++;
 
-			if (segment_word(e, g) == wanted && slab_header(e, g)->tag != set->tag)
+			if (segment_word(e, g) == wanted && slab_header(e, g)->tag != set->tag &&
+				slab_is_right(slab_header(e, g), class))
 			{
 				adopt(set, slab_header(e, g));
 				if (set->head != PM_NULL)
@@ -247,7 +257,7 @@ make_slab(SlabSet *set, StoreId owner, int class, int flags)
 	pm_persist(slab, slab->slots_offset);
 
 	/* The word makes it a slab: whoever sees the word finds a good header. */
-	pm_store8_persist(&pm_extent[e].words[g], SEGWORD_MAKE(SEGWORD_SLAB, class, owner));
+	pm_store8_persist(&pm_extent[e].words[g], segword_make(SEGWORD_SLAB, class, owner));
 	list_push(set, slab);
 	return 0;
 }
@@ -301,14 +311,14 @@ slab_take(StoreId owner, bool shared, int class, AllocIntent *intent, PMPtr link
 	}
 	slab = pm_deref(set->head);
 	i = next_free_slot(slab);
-	*target = pm_ptr(slab) + slab->slots_offset + (uint64) i * slab->slot_size;
+	*target = pm_ptr((char *) slab + slab->slots_offset + (uint64) i * slab->slot_size);
 
 	intent->link = link;
 	intent->nlinks = nlinks;
 	intent->size = slab->slot_size;
 	pm_store8_persist(&intent->target, *target);
 	SOFORT_STOP("pmem-slab-intent");
-	pm_store8(&slab->owner[i], owner);
+	pm_store8(&slab->owner[i], PM_SEAL_ID(owner));
 	if (--slab->nfree == 0)
 		list_remove(set, slab);
 	LWLockRelease(lock);
@@ -321,13 +331,14 @@ slab_take(StoreId owner, bool shared, int class, AllocIntent *intent, PMPtr link
 bool
 slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot)
 {
-	SlabHeader *slab = slab_header(extent, granule);
+	int			class = (int) SEGWORD_COUNT(segment_word(extent, granule));
 	uint64		within = offset - granule_offset(extent, granule);
 
-	if (within < slab->slots_offset || (within - slab->slots_offset) % slab->slot_size != 0)
+	if (class >= NCLASSES || within < slab_class_offset(class) ||
+		(within - slab_class_offset(class)) % class_size[class] != 0)
 		return false;
-	*slot = (uint32) ((within - slab->slots_offset) / slab->slot_size);
-	return *slot < slab->nslots;
+	*slot = (uint32) ((within - slab_class_offset(class)) / class_size[class]);
+	return *slot < (uint32) slab_class_slots(class);
 }
 
 /* n slots became free, durably.  An empty slab goes back. */
@@ -337,7 +348,12 @@ slots_freed(SlabSet *set, int extent, uint32 granule, uint32 n)
 	SlabHeader *slab = slab_header(extent, granule);
 
 	if (slab->tag != set->tag)
+	{
+		/* one that is damaged stays as it is: sofort.verify_pool() tells */
+		if (!slab_is_right(slab, (int) SEGWORD_COUNT(segment_word(extent, granule))))
+			return;
 		adopt(set, slab);
+	}
 	else
 	{
 		if (slab->nfree == 0)
@@ -398,16 +414,16 @@ slab_free_owner(int extent, uint32 granule, StoreId owner)
 	if (segment_word(extent, granule) == word &&
 		SEGWORD_STATE(word) == SEGWORD_SLAB && SEGWORD_OWNER(word) == PM_OWNER_SHARED)
 	{
-		for (i = 0; i < slab->nslots; i++)
+		for (i = 0; i < (uint32) slab_class_slots(class); i++)
 		{
-			if (slab->owner[i] != owner)
+			if (slab->owner[i] != PM_SEAL_ID(owner))
 				continue;
 			pm_store8(&slab->owner[i], 0);
 			n++;
 		}
 		/* at a start: those that a killed process freed, perhaps not durably */
 		if (MyProc == NULL)
-			pm_flush(slab->owner, slab->nslots * sizeof(uint64));
+			pm_flush(slab->owner, slab_class_slots(class) * sizeof(uint64));
 		if (n > 0)
 		{
 			pm_drain();
@@ -436,10 +452,11 @@ slab_copy_slots(int extent, uint32 granule, uint64 word, StoreId owner, uint16 *
 	{
 		for (i = 0; i < slab_class_slots(class); i++)
 		{
-			if (slab->owner[i] == 0 || (owner != ~UINT64CONST(0) && slab->owner[i] != owner))
+			if (slab->owner[i] == 0 ||
+				(owner != ~UINT64CONST(0) && slab->owner[i] != PM_SEAL_ID(owner)))
 				continue;
 			slots[n] = (uint16) i;
-			owners[n++] = slab->owner[i];
+			owners[n++] = PM_UNSEAL_ID(slab->owner[i]);
 		}
 	}
 	LWLockRelease(lock);
@@ -465,17 +482,17 @@ slab_problem(int extent, uint32 granule, uint64 word)
 		problem = NULL;			/* freed meanwhile */
 	else if (slab->magic != SLAB_MAGIC)
 		problem = "slab header has no magic number";
-	else if (slab->size_class != class || slab->slot_size != class_size[class] ||
-			 slab->nslots != slab_class_slots(class) ||
-			 slab->slots_offset != slab_class_offset(class))
+	else if (!slab_is_right(slab, class))
 		problem = "slab header differs from the segment word's size class";
 	else
 	{
 		for (i = 0; i < slab->nslots && problem == NULL; i++)
 		{
-			StoreId		o = slab->owner[i];
+			StoreId		o = PM_UNSEAL_ID(slab->owner[i]);
 
-			if (o > PM_OWNER_MASK || (o >= PM_FIRST_STORE_ID && o >= PoolSuper->next_store_id))
+			if (!PM_SEALED_ID_RIGHT(slab->owner[i]))
+				problem = "owner of a slot is damaged";
+			else if (o >= PM_FIRST_STORE_ID && o >= PM_UNSEAL_ID(PoolSuper->next_store_id))
 				problem = "slot belongs to a store id that was never given out";
 			else if (o != 0 && set_owner != PM_OWNER_SHARED && o != set_owner)
 				problem = "slot of a private slab belongs to another owner";

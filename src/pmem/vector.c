@@ -19,7 +19,8 @@ pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems)
 {
 	memset(v, 0, sizeof(PmVector));
 	v->elem_size = elem_size;
-	v->first_shift = first_elems <= 1 ? 0 : pg_ceil_log2_32(first_elems);
+	v->first_shift = first_elems <= 1 ? 0 : (uint16) pg_ceil_log2_32(first_elems);
+	v->check = PM_VECTOR_CHECK(v->elem_size, v->first_shift);
 	pm_persist(v, sizeof(PmVector));
 }
 
@@ -80,5 +81,40 @@ pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags)
 void
 pm_vector_publish(PmVector *v, uint64 n)
 {
-	pm_store8_persist(&v->count, n);
+	Assert(n <= PG_UINT32_MAX);
+	pm_store8_persist(&v->length, PM_SEAL(n));
+}
+
+/*
+ * For checks: length, sizes, the chunks below the length, and that what they lead
+ * to is allocated.  May run while the vector grows.
+ */
+const char *
+pm_vector_problem(const PmVector *v, uint32 elem_size)
+{
+	PmSealed	length = *(const volatile PmSealed *) &v->length;
+	uint64		n = PM_UNSEAL(length);
+	uint64		within;
+	int			chunk;
+	int			last;
+
+	if (!PM_SEALED_RIGHT(length))
+		return "length of a directory is damaged";
+	if (v->check != PM_VECTOR_CHECK(v->elem_size, v->first_shift) ||
+		v->elem_size != elem_size || v->first_shift > 31)
+		return "size of a directory's elements is damaged";
+	last = n == 0 ? -1 : pm_vector_chunk(v, n - 1, &within);
+	if (last >= PM_VECTOR_CHUNKS)
+		return "length of a directory is impossible";
+	for (chunk = 0; chunk < PM_VECTOR_CHUNKS; chunk++)
+	{
+		PMPtr		p = *(const volatile PMPtr *) &v->chunks[chunk];
+
+		if (p == PM_NULL && chunk > last)
+			continue;
+		if (!pm_ref_is_valid(p) ||
+			pm_allocated_size(p) < pm_vector_chunk_elems(v, chunk) * elem_size)
+			return "part of a directory is not allocated";
+	}
+	return NULL;
 }

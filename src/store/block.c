@@ -39,19 +39,13 @@ block_entry(const StoreHeader *header, uint64 block)
 	return pm_vector_get(&header->blocks, block);
 }
 
-static inline uint64
-read_nblocks(const StoreHeader *header)
-{
-	return word_read(&header->nblocks);
-}
-
 BlockHeader *
 block_get(const StoreHeader *header, uint64 block)
 {
 	PMPtr	   *entry;
 	PMPtr		p;
 
-	if (block >= read_nblocks(header))
+	if (block >= store_block_count(header))
 		return NULL;
 	entry = block_entry(header, block);
 	if (entry == NULL)
@@ -63,7 +57,7 @@ block_get(const StoreHeader *header, uint64 block)
 BlockNumber
 store_nblocks(StoreDesc *store)
 {
-	return (BlockNumber) read_nblocks(store->header);
+	return (BlockNumber) store_block_count(store->header);
 }
 
 BlockHeader *
@@ -72,11 +66,16 @@ store_block(StoreDesc *store, BlockNumber block)
 	return block_get(store->header, block);
 }
 
-/* Without a descriptor; also in the postmaster. */
+/*
+ * Without a descriptor; also in the postmaster, where nothing may raise an error:
+ * what damaged references lead to has no storage.
+ */
 bool
 header_locate(const StoreHeader *header, uint64 row, RowRef *ref)
 {
-	BlockHeader *block = block_get(header, row / SOFORT_BLOCK_ROWS);
+	uint64		number = row / SOFORT_BLOCK_ROWS;
+	const PMPtr *entry = number < store_block_count(header) ? block_entry(header, number) : NULL;
+	BlockHeader *block = entry == NULL ? NULL : pm_deref_quietly(word_read(entry));
 	uint32		index = row % SOFORT_BLOCK_ROWS;
 	ShapeHeader *s;
 
@@ -121,9 +120,14 @@ block_run_length(const StoreHeader *header, uint64 block)
 {
 	BlockHeader *b = block_get(header, block);
 
+	const RunHeader *run;
+
 	if (b == NULL || block < STORE_SINGLE_BLOCKS)
 		return 1;
-	return ((RunHeader *) b - 1)->nblocks;
+	run = (RunHeader *) b - 1;
+	if (run->crc != run_crc(run))
+		pm_damaged("checksum of a run is wrong");
+	return run->nblocks;
 }
 
 /* ---- growing; structure lock held ---- */
@@ -136,6 +140,7 @@ fill_header(BlockHeader *b, StoreDesc *store, uint64 number, const ShapeHeader *
 	b->shape = shape->id;
 	b->store = store->id;
 	b->block_number = number;
+	b->crc = block_crc(b);
 	pm_flush(b, sizeof(BlockHeader));
 }
 
@@ -168,6 +173,7 @@ make_run(StoreDesc *store, uint64 first, uint32 n, const ShapeHeader *shape)
 	run->first_block = first;
 	run->store = store->id;
 	run->block_size = shape->block_size;
+	run->crc = run_crc(run);
 	pm_flush(run, sizeof(RunHeader));
 	for (i = 0; i < n; i++)
 	{
@@ -231,7 +237,7 @@ static uint64
 find_hole(StoreDesc *store)
 {
 	StoreShared *shared = store->shared;
-	uint64		n = store->header->nblocks;
+	uint64		n = store_block_count(store->header);
 	uint64		b;
 
 	if (!shared->holes)
@@ -252,7 +258,7 @@ find_hole(StoreDesc *store)
 static void
 adopt_uncounted(StoreHeader *header)
 {
-	uint64		n = header->nblocks;
+	uint64		n = store_block_count(header);
 
 	for (;;)
 	{
@@ -262,10 +268,10 @@ adopt_uncounted(StoreHeader *header)
 			break;
 		n++;
 	}
-	if (n != header->nblocks)
+	if (n != store_block_count(header))
 	{
 		pm_vector_publish(&header->blocks, n);
-		pm_store8_persist(&header->nblocks, n);
+		pm_store8_persist(&header->nblocks, PM_SEAL(n));
 	}
 }
 
@@ -291,7 +297,7 @@ find_append_position(StoreDesc *store)
 	uint64		count = 0;
 
 	adopt_uncounted(header);
-	n = header->nblocks;
+	n = store_block_count(header);
 	first = n * SOFORT_BLOCK_ROWS;
 	for (b = n; b > 0 && n - b < TAIL_BLOCKS; b--)
 	{
@@ -384,7 +390,7 @@ grow(StoreDesc *store)
 	StoreHeader *header = store->header;
 	const ShapeHeader *shape;
 	uint64		hole = find_hole(store);
-	uint64		b = hole != PG_UINT64_MAX ? hole : header->nblocks;
+	uint64		b = hole != PG_UINT64_MAX ? hole : store_block_count(header);
 	uint32		n = 1;
 
 	shape = shape_get(header, pg_atomic_read_u32(&store->shared->current_shape));
@@ -400,18 +406,18 @@ grow(StoreDesc *store)
 		make_single(store, b, shape);
 	else
 	{
-		n = choose_run(header->nblocks, shape->block_size,
+		n = choose_run(store_block_count(header), shape->block_size,
 					   room_until_decision(store->shared, shape,
 										   room_at(header, b, hole != PG_UINT64_MAX ?
-												   header->nblocks : 0)));
+												   store_block_count(header) : 0)));
 		make_run(store, b, n, shape);
 		store->shared->undecided_rows += rows_filled(header, n);
 	}
 	SOFORT_STOP("store-block-published");
-	if (b + n > header->nblocks)
+	if (b + n > store_block_count(header))
 	{
 		pm_vector_publish(&header->blocks, b + n);
-		pm_store8_persist(&header->nblocks, b + n);
+		pm_store8_persist(&header->nblocks, PM_SEAL(b + n));
 		SOFORT_STOP("store-block-counted");
 	}
 	pg_atomic_write_u64(&store->shared->append,
@@ -456,7 +462,7 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 {
 	StoreShared *shared = store->shared;
 	Bitmapset  *indexed = NULL;
-	bool		decide = store->header->nblocks >= STORE_SINGLE_BLOCKS;
+	bool		decide = store_block_count(store->header) >= STORE_SINGLE_BLOCKS;
 
 	column_ensure(rel, store);
 	if (decide)
@@ -465,14 +471,14 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if (!shared->append_ready)
 		find_append_position(store);
-	if (store->header->nblocks == 0)
+	if (store_block_count(store->header) == 0)
 		tid_decide(rel, store);
 	if (FREE_COUNT(pg_atomic_read_u64(&shared->append)) == 0 ||
 		(force && !append_shape_is_current(store)))
 	{
 		if (pg_atomic_read_u32(&shared->current_shape) == PG_UINT32_MAX)
 			shape_make_initial(store);
-		if (decide && store->header->nblocks >= STORE_SINGLE_BLOCKS &&
+		if (decide && store_block_count(store->header) >= STORE_SINGLE_BLOCKS &&
 			shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))->capacity == 0)
 			shape_decide(store, indexed);
 		decide_late(store, indexed);

@@ -510,7 +510,7 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 
 	if (!chain_root_of(header, ref, &root))
 		return;
-	LWLockAcquire(chain_lock(header->id, root.row), LW_EXCLUSIVE);
+	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
 	if (txn_recovering)
 		chain_persist(header, &root);
 	at = root;
@@ -530,5 +530,5 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 		if (!header_locate(header, LINK_ROW(link), &at))
 			break;
 	}
-	LWLockRelease(chain_lock(header->id, root.row));
+	LWLockRelease(chain_lock(store_id_of(header), root.row));
 }

@@ -52,36 +52,41 @@ copies_add(Copies *c, PMPtr from, Size size, PMPtr *to)
 		copies_publish(c);
 }
 
+/* With its checksum */
 static Size
 value_size(int16 attlen, const void *value)
 {
-	if (attlen > 0)
-		return attlen;
-	return attlen == -2 ? strlen(value) + 1 : VARSIZE_ANY(value);
+	return value_length(attlen, value) + STORE_VALUE_CRC;
 }
 
 /* The same codes; one whose value VACUUM has freed is free in the copy, too. */
 static void
 clone_values(StoreHeader *target, DictionaryHeader *d, const DictionaryHeader *from)
 {
-	Copies		copies = {.owner = target->id};
-	uint64		n = from->values.count;
+	Copies		copies = {.owner = store_id_of(target)};
+	uint64		n = pm_vector_count(&from->values);
 	uint64		code;
 
 	/* plans hold the address of the first chunk, also of an empty one */
-	pm_vector_reserve(&d->values, 0, target->id, STORE_METADATA);
+	pm_vector_reserve(&d->values, 0, store_id_of(target), STORE_METADATA);
 	for (code = 0; code < n; code++)
 	{
 		const void *old = pm_vector_get(&from->values, code);
 		void	   *element;
 
 		CHECK_FOR_INTERRUPTS();
-		pm_vector_reserve(&d->values, code, target->id, STORE_METADATA);
+		pm_vector_reserve(&d->values, code, store_id_of(target), STORE_METADATA);
 		element = pm_vector_get(&d->values, code);
 		if (from->attlen > 0)
 		{
+			uint32	   *check;
+
 			memcpy(element, old, from->attlen);
 			pm_flush(element, from->attlen);
+			pm_vector_reserve(&d->checks, code, store_id_of(target), STORE_METADATA);
+			check = pm_vector_get(&d->checks, code);
+			*check = *(const uint32 *) pm_vector_get(&from->checks, code);
+			pm_flush(check, sizeof(uint32));
 		}
 		else if (*(const PMPtr *) old != PM_NULL)
 		{
@@ -101,13 +106,15 @@ clone_dictionary(StoreHeader *target, const DictionaryHeader *from, PMPtr *link)
 	PmReservation r;
 	DictionaryHeader *d;
 
-	pm_reserve(&r, target->id, sizeof(DictionaryHeader), link, 1,
+	pm_reserve(&r, store_id_of(target), sizeof(DictionaryHeader), link, 1,
 			   STORE_METADATA | PM_RESERVE_ZERO);
 	d = r.addr;
 	*d = *from;
-	d->store = target->id;
+	d->store = store_id_of(target);
+	d->crc = dictionary_crc(d);
 	d->index = PM_NULL;			/* made at first use */
 	pm_vector_init(&d->values, from->values.elem_size, 1U << from->values.first_shift);
+	pm_vector_init(&d->checks, from->checks.elem_size, 1U << from->checks.first_shift);
 	pm_flush(d, sizeof(DictionaryHeader));
 	pm_publish(&r);
 	clone_values(target, d, from);
@@ -116,7 +123,7 @@ clone_dictionary(StoreHeader *target, const DictionaryHeader *from, PMPtr *link)
 static void
 clone_columns(StoreHeader *target, const StoreHeader *source)
 {
-	uint64		n = source->columns.count;
+	uint64		n = pm_vector_count(&source->columns);
 	uint64		i;
 
 	for (i = 0; i < n; i++)
@@ -124,7 +131,7 @@ clone_columns(StoreHeader *target, const StoreHeader *source)
 		ColumnHeader *from = column_get(source, i);
 		ColumnHeader *to;
 
-		pm_vector_reserve(&target->columns, i, target->id, STORE_METADATA);
+		pm_vector_reserve(&target->columns, i, store_id_of(target), STORE_METADATA);
 		to = column_get(target, i);
 		*to = *from;
 		to->dictionary = PM_NULL;
@@ -139,7 +146,7 @@ clone_columns(StoreHeader *target, const StoreHeader *source)
 static void
 clone_shapes(StoreHeader *target, const StoreHeader *source)
 {
-	uint64		n = source->shapes.count;
+	uint64		n = pm_vector_count(&source->shapes);
 	uint64		i;
 
 	for (i = 0; i < n; i++)
@@ -150,8 +157,8 @@ clone_shapes(StoreHeader *target, const StoreHeader *source)
 		ShapeHeader *to;
 		int			k;
 
-		pm_vector_reserve(&target->shapes, i, target->id, STORE_METADATA);
-		pm_reserve(&r, target->id, size, pm_vector_get(&target->shapes, i), 1, STORE_METADATA);
+		pm_vector_reserve(&target->shapes, i, store_id_of(target), STORE_METADATA);
+		pm_reserve(&r, store_id_of(target), size, pm_vector_get(&target->shapes, i), 1, STORE_METADATA);
 		to = r.addr;
 		memcpy(to, from, size);
 		for (k = 0; k < to->ncolumns; k++)
@@ -159,6 +166,7 @@ clone_shapes(StoreHeader *target, const StoreHeader *source)
 			if (to->columns[k].dictionary != PM_NULL)
 				to->columns[k].dictionary = column_get(target, to->columns[k].column)->dictionary;
 		}
+		to->crc = shape_crc(to);
 		pm_flush(to, size);
 		pm_publish(&r);
 	}
@@ -188,7 +196,8 @@ adapt_block(StoreHeader *target, BlockHeader *block, const ShapeHeader *shape)
 	uint32		row;
 	int			k;
 
-	block->store = target->id;
+	block->store = store_id_of(target);
+	block->crc = block_crc(block);
 	block->links = block->successors = PM_NULL;
 	for (row = 0; row < block->capacity; row++)
 	{
@@ -200,7 +209,7 @@ adapt_block(StoreHeader *target, BlockHeader *block, const ShapeHeader *shape)
 					 errmsg("source database is being used by an open transaction"),
 					 errdetail("It has changed sofort tables.")));
 		if (WORD_TAG(words->end) == WORD_TAG_STAMP)
-			words->end &= ~END_LOCKERS;
+			words->end = word_seal(words->end & ~END_LOCKERS);
 		else
 			words->end = WORD_EMPTY;
 		for (k = 0; k < shape->ncolumns; k++)
@@ -244,7 +253,7 @@ static void
 clone_references(StoreHeader *target, const StoreHeader *source, BlockHeader *to,
 				 BlockHeader *from, const ShapeHeader *shape)
 {
-	Copies		copies = {.owner = target->id,.flags = store_slab_flags(source)};
+	Copies		copies = {.owner = store_id_of(target),.flags = store_slab_flags(source)};
 	Size		size = from->capacity * sizeof(uint64);
 	int			k;
 
@@ -260,6 +269,30 @@ clone_references(StoreHeader *target, const StoreHeader *source, BlockHeader *to
 			clone_row_values(&copies, to, from, shape, c, column_get(target, c->column)->attlen);
 	}
 	copies_publish(&copies);
+}
+
+/*
+ * References of the copy differ, so do the checks of its rows.  Durable with the
+ * commit, before which nobody knows the store.
+ */
+static void
+renew_checks(BlockHeader *block, const ShapeHeader *shape)
+{
+	ShapePlan  *plan = row_check_plan(shape);
+	RowRef		ref = {.block = block};
+
+	for (ref.index = 0; ref.index < block->capacity; ref.index++)
+	{
+		uint64		begin;
+
+		ref.words = row_words(block, shape, ref.index);
+		begin = ref.words->begin & ~BEGIN_CHECK_MASK;
+		if (WORD_TAG(begin) != WORD_TAG_STAMP)
+			continue;
+		pm_store8(&ref.words->begin,
+				  word_seal(begin | row_check(plan, &ref) << BEGIN_CHECK_SHIFT));
+	}
+	pfree(plan);
 }
 
 /* Blocks that were allocated together, from this one on; returns how many. */
@@ -278,12 +311,17 @@ clone_blocks(StoreHeader *target, const StoreHeader *source, uint64 first)
 	BlockHeader *to;
 	uint32		i;
 
-	pm_vector_reserve(&target->blocks, first + n - 1, target->id, STORE_METADATA);
-	pm_reserve(&r, target->id, head + n * block_size, block_entry(target, first), n,
+	pm_vector_reserve(&target->blocks, first + n - 1, store_id_of(target), STORE_METADATA);
+	pm_reserve(&r, store_id_of(target), head + n * block_size, block_entry(target, first), n,
 			   single ? PM_RESERVE_SHARED_SLAB : 0);
 	memcpy(r.addr, (char *) from - head, head + n * block_size);
 	if (!single)
-		((RunHeader *) r.addr)->store = target->id;
+	{
+		RunHeader  *run = r.addr;
+
+		run->store = store_id_of(target);
+		run->crc = run_crc(run);
+	}
 	to = (BlockHeader *) ((char *) r.addr + head);
 	for (i = 0; i < n; i++)
 	{
@@ -295,8 +333,13 @@ clone_blocks(StoreHeader *target, const StoreHeader *source, uint64 first)
 	pm_flush(r.addr, head + n * block_size);
 	pm_publish_many(&r, values);
 	for (i = 0; i < n; i++)
-		clone_references(target, source, (BlockHeader *) ((char *) to + i * block_size),
-						 (BlockHeader *) ((char *) from + i * block_size), shape);
+	{
+		BlockHeader *b = (BlockHeader *) ((char *) to + i * block_size);
+
+		clone_references(target, source, b, (BlockHeader *) ((char *) from + i * block_size),
+						 shape);
+		renew_checks(b, shape);
+	}
 	return n;
 }
 
@@ -307,7 +350,7 @@ clone_store(StoreHeader *target, const StoreHeader *source)
 
 	clone_columns(target, source);
 	clone_shapes(target, source);
-	while (b < source->nblocks)
+	while (b < store_block_count(source))
 	{
 		PMPtr	   *entry = block_entry(source, b);
 
@@ -320,17 +363,17 @@ clone_store(StoreHeader *target, const StoreHeader *source)
 	}
 	if (b > 0)
 	{
-		pm_vector_reserve(&target->blocks, b - 1, target->id, STORE_METADATA);
+		pm_vector_reserve(&target->blocks, b - 1, store_id_of(target), STORE_METADATA);
 		pm_vector_publish(&target->blocks, b);
 		tid_copy(target, source);
-		pm_store8_persist(&target->nblocks, b);
+		pm_store8_persist(&target->nblocks, PM_SEAL(b));
 	}
 }
 
 static bool
 is_table_of(void *arg, const StoreNode *node)
 {
-	return (node->header->flags & STORE_TREE) == 0 &&
+	return (store_flags(node->header) & STORE_TREE) == 0 &&
 		locator_db(&node->key) == *(Oid *) arg;
 }
 
@@ -347,8 +390,8 @@ clone_for(const StoreHeader *source, const RelFileLocator *key)
 	txn_begin_write();
 	id = pool_next_store_id();
 	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
-	registry_add(id, key, source->rel_oid, source->flags & (STORE_UNLOGGED | STORE_CHAINS_DIFFER),
-				 (int) source->columns.count);
+	registry_add(id, key, source->rel_oid, store_flags(source) & (STORE_UNLOGGED | STORE_CHAINS_DIFFER),
+				 (int) pm_vector_count(&source->columns));
 	clone_store(store_find_by_id(id), source);
 }
 

@@ -27,6 +27,7 @@ fill_column(ColumnHeader *c, Form_pg_attribute att)
 	c->attalign = att->attalign;
 	c->attstorage = att->attstorage;
 	c->attbyval = att->attbyval;
+	c->crc = column_crc(c);
 	c->state = COLUMN_LIVE;
 	pm_flush(c, sizeof(ColumnHeader));
 }
@@ -39,7 +40,7 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 	int			i;
 
 	if (tupdesc->natts > 0)
-		pm_vector_reserve(&header->columns, tupdesc->natts - 1, header->id,
+		pm_vector_reserve(&header->columns, tupdesc->natts - 1, store_id_of(header),
 						  STORE_METADATA | PM_RESERVE_SPARE);
 	for (i = 0; i < tupdesc->natts; i++)
 	{
@@ -58,7 +59,7 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 int
 column_find(const StoreHeader *header, Form_pg_attribute att)
 {
-	uint64		n = header->columns.count;
+	uint64		n = pm_vector_count(&header->columns);
 	uint64		i;
 
 	/* the common case: no column was ever dropped */
@@ -90,7 +91,7 @@ column_mismatch(const StoreHeader *header, Form_pg_attribute att)
 	const ColumnHeader *c = NULL;
 	uint64		i;
 
-	for (i = 0; i < header->columns.count; i++)
+	for (i = 0; i < pm_vector_count(&header->columns); i++)
 	{
 		c = column_get(header, i);
 		if (c->attnum == att->attnum && c->state == COLUMN_LIVE)
@@ -108,7 +109,7 @@ static void
 create_column(StoreDesc *store, Form_pg_attribute att, bool exclusive)
 {
 	StoreHeader *header = store->header;
-	uint64		n = header->columns.count;
+	uint64		n = pm_vector_count(&header->columns);
 
 	if (n > PG_UINT16_MAX)
 		ereport(ERROR,
@@ -165,7 +166,7 @@ column_drop(StoreHeader *header, uint64 column)
 {
 	ColumnHeader *c;
 
-	if (column >= header->columns.count)
+	if (column >= pm_vector_count(&header->columns))
 		return;
 	c = column_get(header, column);
 	if (c == NULL)

@@ -88,7 +88,7 @@ find_codes(StoreMatch *m, const DictionaryHeader *d, int len)
 		pfree(m->codes);
 	m->codes = NULL;
 	m->dictionary = d;
-	m->ndictionary = __atomic_load_n(&d->values.count, __ATOMIC_ACQUIRE);
+	m->ndictionary = pm_vector_count(&d->values);
 	m->ncodes = 0;
 	if (m->ndictionary > MOST_CODES)
 		return;

@@ -74,7 +74,7 @@ static void
 fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
 		   uint8 *state)
 {
-	uint64		count = a->dictionary->values.count;
+	uint64		count = pm_vector_count(&a->dictionary->values);
 	int			i;
 
 	for (i = 0; i < n; i++, p += a->stride)
@@ -96,8 +96,12 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 			values[i] = fetch_att(element, true, attr->attlen);
 		else if (attr->attlen > 0)
 			values[i] = PointerGetDatum(element);
-		else
-			values[i] = PointerGetDatum(pm_deref(*(const PMPtr *) element));
+		else if (*(const PMPtr *) element != PM_NULL)
+			values[i] = PointerGetDatum(attr->attlen == -1 ?
+										varlena_deref(*(const PMPtr *) element) :
+										pm_deref(*(const PMPtr *) element));
+		else if (state[i] == STORE_VALUE)
+			state[i] = STORE_NO_ROW;	/* the value of dead rows alone was freed */
 	}
 }
 
@@ -126,6 +130,7 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 			FILL(uint32, (Datum) v);
 			break;
 		case ATTR_IN_PLACE:
+		case ATTR_INLINE:
 			for (i = 0; i < n; i++, p += stride)
 			{
 				values[i] = PointerGetDatum(p);
@@ -137,7 +142,8 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 		case ATTR_POINTER:
 			for (i = 0; i < n; i++, p += stride)
 				if (state[i] == STORE_VALUE)
-					values[i] = PointerGetDatum(pm_deref(*(const PMPtr *) p));
+					values[i] = PointerGetDatum(a->chunk0 ? varlena_deref(*(const PMPtr *) p) :
+												pm_deref(*(const PMPtr *) p));
 			break;
 		case ATTR_CODE1_2:
 		case ATTR_CODE1_4:
@@ -261,7 +267,7 @@ store_root_is_wanted(StoreDesc *store, uint64 row, uint64 horizon, uint64 before
 bool
 store_chains_differ(StoreDesc *store)
 {
-	return (word_read(&store->header->flags) & STORE_CHAINS_DIFFER) != 0;
+	return (store_flags(store->header) & STORE_CHAINS_DIFFER) != 0;
 }
 
 void
@@ -270,7 +276,7 @@ store_set_chains_differ(StoreDesc *store)
 	if (store_chains_differ(store))
 		return;
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	pm_store8_persist(&store->header->flags, store->header->flags | STORE_CHAINS_DIFFER);
+	store_set_flags(store->header, store_flags(store->header) | STORE_CHAINS_DIFFER);
 	LWLockRelease(structure_lock(store->id));
 }
 

@@ -27,7 +27,17 @@ element_value(const char *element, int16 attlen, bool byval)
 	p = word_read((const uint64 *) element);
 	if (unlikely(p == PM_NULL))
 		return PointerGetDatum(attlen == -1 ? "\003" : "");
-	return PointerGetDatum(pm_deref(p));
+	return PointerGetDatum(attlen == -1 ? varlena_deref(p) : pm_deref(p));
+}
+
+/* Is a long varlena as long as it says? */
+void
+value_check_long(PMPtr p)
+{
+	const char *v = pm_deref(p);
+
+	if (VARATT_IS_1B(v) || pm_allocated_size(p) < VARSIZE_4B(v))
+		pm_damaged("a value is no value of its type, or longer than its allocation");
 }
 
 static Datum
@@ -41,7 +51,11 @@ decode_code(const AttrPlan *a, const ShapeAttr *attr, const char *p)
 	if (likely(code < a->chunk0))
 		element = a->values + (Size) code * a->dictionary->values.elem_size;
 	else
+	{
 		element = pm_vector_get(&a->dictionary->values, code);
+		if (unlikely(element == NULL))
+			pm_damaged("a row has a code that its dictionary does not have");
+	}
 	return element_value(element, attr->attlen, attr->byval);
 }
 
@@ -74,6 +88,10 @@ decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const 
 			return Int32GetDatum(*(const int32 *) p);
 		case ATTR_IN_PLACE:
 			return PointerGetDatum(p);
+		case ATTR_INLINE:
+			if (unlikely(!VARATT_IS_1B(p) || VARATT_IS_1B_E(p) || VARSIZE_1B(p) > a->chunk0))
+				pm_damaged("a value is longer than its field");
+			return PointerGetDatum(p);
 		case ATTR_BYVAL8:
 			return *(const Datum *) p;
 		case ATTR_BYVAL2:
@@ -84,7 +102,8 @@ decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const 
 			return (Datum) *(const uint32 *) p;
 		case ATTR_POINTER:
 			pm_read_miss(1);
-			return PointerGetDatum(pm_deref(*(const PMPtr *) p));
+			return PointerGetDatum(a->chunk0 ? varlena_deref(*(const PMPtr *) p) :
+								   pm_deref(*(const PMPtr *) p));
 		case ATTR_CODE:
 			return decode_code(a, &plan->reader->attr[i], p);
 		case ATTR_MISSING:

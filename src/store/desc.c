@@ -173,7 +173,7 @@ desc_refresh_columns(StoreDesc *store)
 	struct StoreLocal *local = store->local;
 	int			i;
 
-	local->columns_seen = store->header->columns.count;
+	local->columns_seen = pm_vector_count(&store->header->columns);
 	for (i = 0; i < local->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(local->tupdesc, i);
@@ -209,6 +209,17 @@ build_map(struct StoreLocal *local, TupleDesc tupdesc)
 	local->stale = true;		/* should the next line fail */
 	desc_refresh_columns(&local->desc);
 	local->stale = false;
+}
+
+/* sofort.verify() and sofort.salvage() do without a descriptor. */
+pg_noreturn static void
+raise_damaged(Relation rel, const char *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("relation \"%s\" is damaged in the sofort pool", RelationGetRelationName(rel)),
+			 errdetail("%s.", problem),
+			 errhint("Restore it from a backup; sofort.verify() tells what is damaged.")));
 }
 
 static struct StoreLocal *
@@ -255,7 +266,16 @@ open_slowly(Relation rel, OpenEntry *entry)
 				 errdetail("There is no store for file %u/%u/%u.", locator_spc(locator),
 						   locator_db(locator), locator_number(locator)),
 				 errhint("The pool may be an older copy, or was made anew. Restore pool and data directory together, or drop the table.")));
+	if (node->damage != NULL)
+		raise_damaged(rel, node->damage);
 	desc = desc_find(node->id);
+	if (desc == NULL || desc->local->cxt == NULL)
+	{
+		char		problem[128];
+
+		if (store_metadata_problem(node->header, problem, sizeof(problem)))
+			raise_damaged(rel, problem);
+	}
 	local = desc == NULL ? make_local(node) : desc->local;
 	if (local->stale || local->cxt == NULL ||
 		!equalTupleDescs(local->tupdesc, RelationGetDescr(rel)))
@@ -321,6 +341,15 @@ add_minipage(ShapePlan *p, const ShapeColumn *c)
 	p->mini_stride[p->nminipages++] = c->stride;
 }
 
+/* Arrays are the caller's. */
+void
+plan_minipages(ShapePlan *p, const ShapeHeader *s)
+{
+	for (int i = 0; i < s->ncolumns; i++)
+		if (s->columns[i].offset < s->record_offset)
+			add_minipage(p, &s->columns[i]);
+}
+
 static void
 plan_columns_of_shape(ShapePlan *p, const ShapeHeader *s)
 {
@@ -339,9 +368,8 @@ plan_columns_of_shape(ShapePlan *p, const ShapeHeader *s)
 			p->ref_offset[p->nrefs] = c->offset;
 			p->ref_stride[p->nrefs++] = c->stride;
 		}
-		if (c->offset < s->record_offset)
-			add_minipage(p, c);
 	}
+	plan_minipages(p, s);
 }
 
 static AttrKind
@@ -365,10 +393,12 @@ plan_present(AttrPlan *a, ShapeAttr *attr, const ShapeColumn *c)
 			a->kind = attr->byval ? byval_kind(attr->attlen) : ATTR_IN_PLACE;
 			break;
 		case ENCODING_INLINE:
-			a->kind = ATTR_IN_PLACE;
+			a->kind = ATTR_INLINE;
+			a->chunk0 = c->width;
 			break;
 		case ENCODING_REFERENCE:
 			a->kind = ATTR_POINTER;
+			a->chunk0 = attr->attlen == -1;
 			break;
 		case ENCODING_NARROW:
 			a->kind = ATTR_NARROW;
@@ -435,7 +465,7 @@ plan_compile(StoreDesc *store, uint32 shape)
 
 	if (s == NULL)
 		elog(ERROR, "sofort store " UINT64_FORMAT " has no shape %u", store->id, shape);
-	if (local->columns_seen != store->header->columns.count)
+	if (local->columns_seen != pm_vector_count(&store->header->columns))
 		desc_refresh_columns(store);
 	old = MemoryContextSwitchTo(local->cxt);
 	p = palloc0(sizeof(ShapePlan));

@@ -178,7 +178,7 @@ fill(DictTable *t, const DictIndex *index, uint64 code)
 	const DictionaryHeader *d = index->dictionary;
 	uint64		hash;
 
-	for (; code < d->values.count; code++)
+	for (; code < pm_vector_count(&d->values); code++)
 	{
 		if (!dictionary_is_absent(index, code) && dictionary_hash_of(d, code, &hash))
 			(void) put_slot(t, hash, code);
@@ -234,8 +234,9 @@ dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 	fill(t, index, 0);
 	if (placement != DICT_DRAM)
 	{
-		t->media->used = t->used;
-		t->media->covered = d->values.count;
+		t->media->used = PM_SEAL(t->used);
+		t->media->covered = pm_vector_count(&d->values);
+		t->media->crc = dict_media_crc(t->media);
 		pm_flush(t->media, media_size(t->mask + 1));
 		SOFORT_STOP("dictionary-index-filled");
 		pm_publish(&r);
@@ -269,15 +270,14 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 
 	if (d->index == PM_NULL)
 		return false;
-	if (d->placement == DICT_DRAM)
+	if (dictionary_placement_of(d) == DICT_DRAM)
 	{
 		/* a change of the placement was not finished */
 		free_chain(&d->index);
 		return false;
 	}
 	media = pm_deref(d->index);
-	if (media->magic != SOFORT_DICT_MAGIC || (media->mask & (media->mask + 1)) != 0 ||
-		pm_allocated_size(d->index) < media_size(media->mask + 1))
+	if (dict_media_problem(d) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("index of a dictionary is damaged in the sofort pool"),
@@ -287,7 +287,7 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 	t->media = media;
 	t->mask = media->mask;
 	t->slot = media->slot;
-	t->used = media->used;
+	t->used = PM_UNSEAL(media->used);
 	/* "used" may be behind by a few after power loss: only little tables can become full by that */
 	if (t->mask < SMALL_TABLE)
 	{
@@ -295,9 +295,9 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 		for (i = 0; i <= t->mask; i++)
 			t->used += t->slot[i] != 0;
 	}
-	if (d->placement == DICT_HYBRID)
+	if (dictionary_placement_of(d) == DICT_HYBRID)
 	{
-		DictTable  *delta = make_in_dram(slots_for(d->values.count - media->covered));
+		DictTable  *delta = make_in_dram(slots_for(pm_vector_count(&d->values) - media->covered));
 
 		if (delta == NULL)
 		{
@@ -339,8 +339,8 @@ dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 code)
 		index->delta->used < Max(DICT_MIN_SLOTS, index->table->media->covered / 4))
 		make_delta(shared, index, (index->delta->mask + 1) * 2);
 	else
-		(void) dict_tables_make(shared, index, d->placement,
-								Max(d->values.count, index->table->used * 2), 0);
+		(void) dict_tables_make(shared, index, dictionary_placement_of(d),
+								Max(pm_vector_count(&d->values), index->table->used * 2), 0);
 }
 
 /*
@@ -356,7 +356,7 @@ dict_tables_enter(DictIndex *index, uint64 hash, uint64 code)
 
 	if (t->media != NULL)
 	{
-		t->media->used = t->used;
+		t->media->used = PM_SEAL(t->used);
 		pm_flush(slot, sizeof(uint64));
 		pm_flush(&t->media->used, sizeof(uint64));
 		/* the table may be freed when the lock is released */
@@ -388,12 +388,12 @@ dictionary_place(StoreShared *shared, DictionaryHeader *d, DictPlacement placeme
 	LWLock	   *lock = dictionary_lock(d);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (d->placement != placement)
+	if (dictionary_placement_of(d) != placement)
 	{
-		(void) dict_tables_make(shared, index, placement, d->values.count, 0);
+		(void) dict_tables_make(shared, index, placement, pm_vector_count(&d->values), 0);
 		SOFORT_STOP("dictionary-index-moved");
 		/* a crash before this: the next start uses what the old placement needs */
-		d->placement = placement;
+		d->placement = PM_CODE32(placement);
 		pm_persist(&d->placement, sizeof(d->placement));
 	}
 	LWLockRelease(lock);
@@ -411,7 +411,7 @@ store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement pl
 		return false;
 	c = column_get(store->header, i);
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	c->dict_placement = (uint8) placement + 1;
+	c->dict_placement = COLUMN_PLACEMENT(placement);
 	pm_persist(&c->dict_placement, 1);
 	dictionary = c->dictionary;
 	LWLockRelease(structure_lock(store->id));
@@ -431,11 +431,11 @@ store_inherit_placements(const RelFileLocator *from, const RelFileLocator *to)
 
 	if (source == NULL || target == NULL)
 		return;
-	for (i = 0; i < target->columns.count; i++)
+	for (i = 0; i < pm_vector_count(&target->columns); i++)
 	{
 		ColumnHeader *c = column_get(target, i);
 
-		for (k = 0; k < source->columns.count; k++)
+		for (k = 0; k < pm_vector_count(&source->columns); k++)
 		{
 			const ColumnHeader *other = column_get(source, k);
 

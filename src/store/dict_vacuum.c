@@ -117,7 +117,7 @@ stop_marking(StoreShared *shared, DictIndex *index)
 static void
 start_marking(StoreShared *shared, DictIndex *index)
 {
-	uint32		n = (uint32) index->dictionary->values.count;
+	uint32		n = (uint32) pm_vector_count(&index->dictionary->values);
 	Size		bytes = offsetof(DictUse, bits) + (BIT_WORD(n) + 1) * sizeof(uint64);
 	DictUse    *use;
 
@@ -143,7 +143,7 @@ start_marking(StoreShared *shared, DictIndex *index)
 static bool
 is_due(DictIndex *index)
 {
-	uint64		n = index->dictionary->values.count - index->nfree;
+	uint64		n = pm_vector_count(&index->dictionary->values) - index->nfree;
 
 	if (n < COUNT_FROM)
 		return false;
@@ -157,12 +157,12 @@ attach_large(StoreDesc *store)
 	const StoreHeader *header = store->header;
 	uint64		i;
 
-	for (i = 0; i < header->columns.count; i++)
+	for (i = 0; i < pm_vector_count(&header->columns); i++)
 	{
 		PMPtr		p = column_get(header, i)->dictionary;
 		DictIndex  *index;
 
-		if (p == PM_NULL || ((DictionaryHeader *) pm_deref(p))->values.count < COUNT_FROM)
+		if (p == PM_NULL || pm_vector_count(&((DictionaryHeader *) pm_deref(p))->values) < COUNT_FROM)
 			continue;
 		index = dictionary_attach(store->shared, pm_deref(p));
 		LWLockAcquire(dictionary_lock(index->dictionary), LW_EXCLUSIVE);
@@ -243,7 +243,7 @@ unlink_unused(StoreShared *shared, DictIndex *index)
 	for (code = 0; code < use->ncodes; code++)
 		if (!dictionary_code_is_used(use, code) && !dictionary_is_absent(index, code))
 			nunused++;
-	index->last_used = index->dictionary->values.count - index->nfree - nunused;
+	index->last_used = pm_vector_count(&index->dictionary->values) - index->nfree - nunused;
 	if (nunused < index->last_used || !dictionary_unlink(shared, index, use, nunused))
 	{
 		stop_marking(shared, index);

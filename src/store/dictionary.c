@@ -40,29 +40,31 @@ dictionary_create(StoreHeader *header, uint64 column)
 		PmReservation r;
 		uint32		elem = c->attlen > 0 ? (uint32) c->attlen : (uint32) sizeof(PMPtr);
 
-		pm_reserve(&r, header->id, sizeof(DictionaryHeader), &c->dictionary, 1,
+		pm_reserve(&r, store_id_of(header), sizeof(DictionaryHeader), &c->dictionary, 1,
 				   STORE_METADATA | PM_RESERVE_ZERO);
 		d = r.addr;
-		d->store = header->id;
+		d->store = store_id_of(header);
 		d->column = (uint32) column;
 		d->generation = 1;
 		d->attlen = c->attlen;
 		d->attalign = c->attalign;
 		d->attbyval = c->attbyval;
+		d->crc = dictionary_crc(d);
 		if (c->dict_placement == 0)
 		{
 			/* from now on: a rewrite of the table keeps it */
-			c->dict_placement = (uint8) sofort_dictionary_placement + 1;
+			c->dict_placement = COLUMN_PLACEMENT(sofort_dictionary_placement);
 			pm_flush(&c->dict_placement, 1);
 		}
-		d->placement = (uint32) c->dict_placement - 1;
+		d->placement = PM_CODE32(c->dict_placement / COLUMN_PLACEMENT(0) - 1);
+		pm_vector_init(&d->checks, sizeof(uint32), 64);
 		pm_vector_init(&d->values, elem, elem <= 8 ? 256 : 32);
 		pm_flush(d, sizeof(DictionaryHeader));
 		pm_publish(&r);
 	}
 	d = pm_deref(c->dictionary);
 	/* plans hold the address of the first chunk */
-	pm_vector_reserve(&d->values, 0, header->id, STORE_METADATA);
+	pm_vector_reserve(&d->values, 0, store_id_of(header), STORE_METADATA);
 	return d;
 }
 
@@ -161,7 +163,7 @@ enlarge(StoreShared *shared, void **array, Size old, Size new)
 static bool
 prepare_absent(StoreShared *shared, DictIndex *index)
 {
-	uint32		n = TYPEALIGN(64, index->dictionary->values.count);
+	uint32		n = TYPEALIGN(64, pm_vector_count(&index->dictionary->values));
 
 	if (!enlarge(shared, (void **) &index->absent, index->nabsent_bits / 8, n / 8))
 		return false;
@@ -219,8 +221,8 @@ dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use, uin
 		index->unlinked[index->nunlinked++] = code;
 		set_absent(index, code, true);
 	}
-	if (!dict_tables_make(shared, index, index->dictionary->placement,
-						  index->dictionary->values.count, ARENA_NO_OOM))
+	if (!dict_tables_make(shared, index, dictionary_placement_of(index->dictionary),
+						  pm_vector_count(&index->dictionary->values), ARENA_NO_OOM))
 	{
 		for (i = first; i < index->nunlinked; i++)
 			set_absent(index, index->unlinked[i], false);
@@ -265,7 +267,7 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 
 	if (index->absent_known)
 		return;
-	for (code = 0; d->attlen <= 0 && code < d->values.count; code++)
+	for (code = 0; d->attlen <= 0 && code < pm_vector_count(&d->values); code++)
 		nabsent += *(PMPtr *) dictionary_element(d, code) == PM_NULL;
 	if (nabsent > 0 && !prepare_absent(shared, index))
 		ereport(ERROR,
@@ -277,7 +279,7 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 		return;
 	Assert(index->nfree == 0);
 	listed = prepare_free(shared, index, nabsent);
-	for (code = d->values.count; code-- > 0;)
+	for (code = pm_vector_count(&d->values); code-- > 0;)
 	{
 		if (*(PMPtr *) dictionary_element(d, code) != PM_NULL)
 			continue;
@@ -353,8 +355,8 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 			if (!dict_tables_open(shared, index))
 			{
 				dictionary_find_absent(shared, index);
-				(void) dict_tables_make(shared, index, dictionary->placement,
-										dictionary->values.count, 0);
+				(void) dict_tables_make(shared, index, dictionary_placement_of(dictionary),
+										pm_vector_count(&dictionary->values), 0);
 			}
 		}
 		LWLockRelease(lock);
@@ -368,12 +370,12 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
 	const StoreHeader *header = store->header;
 	int			n = 0;
 
-	for (uint64 i = 0; i < header->columns.count; i++)
+	for (uint64 i = 0; i < pm_vector_count(&header->columns); i++)
 	{
 		PMPtr		p = column_get(header, i)->dictionary;
 		DictionaryHeader *d = p == PM_NULL ? NULL : pm_deref(p);
 
-		if (d == NULL || d->values.count < values || dictionary_is_indexed(store->shared, d))
+		if (d == NULL || pm_vector_count(&d->values) < values || dictionary_is_indexed(store->shared, d))
 			continue;
 		(void) dictionary_attach(store->shared, d);
 		n++;
@@ -383,6 +385,28 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
 }
 
 /* ---- adding ---- */
+
+/*
+ * A value of fixed length and its check.  Where another value was, the check is 0
+ * meanwhile: power may fail at any time, and then no row has this code.
+ */
+static void
+store_fixed(DictionaryHeader *d, uint64 code, void *element, const void *bytes, Size len)
+{
+	uint32	   *check;
+
+	pm_vector_reserve(&d->checks, code, d->store, STORE_METADATA);
+	check = pm_vector_get(&d->checks, code);
+	if (*check != 0)
+	{
+		*check = 0;
+		pm_persist(check, sizeof(uint32));
+	}
+	memcpy(element, bytes, len);
+	pm_persist(element, len);
+	*check = dictionary_check(bytes, len);
+	pm_persist(check, sizeof(uint32));
+}
 
 static void
 store_element(DictionaryHeader *d, uint64 code, const void *bytes, Size len)
@@ -395,14 +419,13 @@ store_element(DictionaryHeader *d, uint64 code, const void *bytes, Size len)
 	slot = dictionary_element(d, code);
 	if (d->attlen > 0)
 	{
-		memcpy(slot, bytes, len);
-		pm_persist(slot, len);
+		store_fixed(d, code, slot, bytes, len);
 		return;
 	}
 	/* left over from a crash between publishing and counting */
 	if (*slot != PM_NULL)
 		pm_free(slot, 1);
-	pm_reserve(&r, d->store, len + VARHDRSZ, slot, 1, 0);
+	pm_reserve(&r, d->store, len + VARHDRSZ + STORE_VALUE_CRC, slot, 1, 0);
 	if (d->attlen == -2)
 	{
 		memcpy(r.addr, bytes, len);
@@ -418,7 +441,8 @@ store_element(DictionaryHeader *d, uint64 code, const void *bytes, Size len)
 		SET_VARSIZE(r.addr, len + VARHDRSZ);
 		memcpy((char *) r.addr + VARHDRSZ, bytes, len);
 	}
-	pm_flush(r.addr, len + VARHDRSZ);
+	value_put_crc(r.addr, value_length(d->attlen, r.addr));
+	pm_flush(r.addr, len + VARHDRSZ + STORE_VALUE_CRC);
 	pm_publish(&r);
 }
 
@@ -440,7 +464,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 		return found - 1 < limit ? found - 1 : DICT_FULL;
 	}
 	again = index->nfree > 0 && index->free[index->nfree - 1] < limit;
-	code = again ? index->free[index->nfree - 1] : d->values.count;
+	code = again ? index->free[index->nfree - 1] : pm_vector_count(&d->values);
 	if (code >= limit)
 	{
 		LWLockRelease(lock);

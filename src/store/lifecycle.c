@@ -69,11 +69,20 @@ store_create_tree(Relation index, bool logged)
 StoreHeader *
 store_find_tree(const RelFileLocator *locator)
 {
+	StoreNode  *node;
 	StoreHeader *header;
 
 	txn_resolve_leftovers();
-	header = store_find(locator);
-	return header != NULL && (header->flags & STORE_TREE) ? header : NULL;
+	node = registry_find_locator(locator);
+	header = node == NULL ? NULL : node->header;
+	if (header != NULL && store_header_problem(header) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("a sofort index is damaged in the pool"),
+				 errdetail("Tree of file %u: %s.", locator_number(locator),
+						   store_header_problem(header)),
+				 errhint("REINDEX the index.")));
+	return header != NULL && (store_flags(header) & STORE_TREE) ? header : NULL;
 }
 
 void
@@ -93,7 +102,7 @@ is_tree_of(void *arg, const StoreNode *node)
 {
 	const TreesOf *of = arg;
 
-	return (node->header->flags & STORE_TREE) && node->header->rel_oid == of->index_oid &&
+	return (store_flags(node->header) & STORE_TREE) && node->header->rel_oid == of->index_oid &&
 		locator_db(&node->key) == of->db_oid;
 }
 
@@ -216,7 +225,7 @@ store_collect_orphans(void)
 		StoreNode  *node = registry_find_id(ids[i]);
 
 		CHECK_FOR_INTERRUPTS();
-		if (node != NULL && store_file_is_gone(node->key))
+		if (node != NULL && node->damage == NULL && store_file_is_gone(node->key))
 		{
 			/* perhaps COMMIT PREPARED has just removed it */
 			txn_resolve_prepared();

@@ -26,7 +26,7 @@ typedef struct StoreRegistry
 	pg_atomic_uint64 version;	/* changes with every store made or dropped */
 	pg_atomic_uint64 horizon;	/* txn_horizon(NULL), some time ago */
 	uint64		nstores;
-	uint64		free_slots;		/* unused entries below stores.count */
+	uint64		free_slots;		/* unused entries below pm_vector_count(&stores) */
 	uint64		free_from;		/* none below this one */
 	StoreNode  *by_id[REGISTRY_BUCKETS];
 	StoreNode  *by_locator[REGISTRY_BUCKETS];
@@ -87,16 +87,25 @@ insert_node(StoreHeader *header, uint64 slot, bool this_life)
 	StoreNode  *node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
 	uint32		b;
 
-	node->id = header->id;
+	/*
+	 * Of a header that does not say whose it is the id is not believed: nothing is
+	 * ever done to the store but refusing it to the relation that it seems to be.
+	 */
+	if (store_identity_problem(header) == NULL)
+		node->id = store_id_of(header);
+	node->damage = store_header_problem(header);
 	locator_spc(&node->key) = header->spc_oid;
 	locator_db(&node->key) = header->db_oid;
 	locator_number(&node->key) = header->rel_number;
 	node->header = header;
 	node->slot = slot;
 	node->this_life = this_life;
-	b = bucket_of_id(node->id);
-	node->next_by_id = Registry->by_id[b];
-	Registry->by_id[b] = node;
+	if (node->id != 0)
+	{
+		b = bucket_of_id(node->id);
+		node->next_by_id = Registry->by_id[b];
+		Registry->by_id[b] = node;
+	}
 	b = bucket_of_locator(&node->key);
 	node->next_by_locator = Registry->by_locator[b];
 	Registry->by_locator[b] = node;
@@ -132,7 +141,7 @@ set_state(StoreHeader *header, StoreState state)
 static void
 finish_drop(StoreHeader *header, PMPtr *slot)
 {
-	pm_free_owner(header->id);
+	pm_free_owner(store_id_of(header));
 	SOFORT_STOP("store-drop-freed");
 	pm_free(slot, 1);
 }
@@ -143,12 +152,12 @@ finish_truncation(StoreHeader *header)
 {
 	uint32		ncolumns = 1U << header->columns.first_shift;
 
-	pm_store8_persist(&header->nblocks, 0);
-	pm_free_owner(header->id);
+	pm_store8_persist(&header->nblocks, PM_SEAL(0));
+	pm_free_owner(store_id_of(header));
 	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
 	pm_vector_init(&header->columns, sizeof(ColumnHeader), ncolumns);
 	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
-	pm_store8_persist(&header->flags, header->flags & ~STORE_EMPTYING);
+	store_set_flags(header, store_flags(header) & ~STORE_EMPTYING);
 }
 
 /*
@@ -177,11 +186,24 @@ reset_unlogged(StoreNode *node)
 	StoreHeader *header = node->header;
 
 	node->emptied = true;
-	if (header->nblocks == 0)
+	if (store_block_count(header) == 0)
 		return;
-	pm_store8_persist(&header->flags, header->flags | STORE_EMPTYING);
+	store_set_flags(header, store_flags(header) | STORE_EMPTYING);
 	SOFORT_STOP("store-reset-begun");
 	finish_truncation(header);
+}
+
+/* The server starts all the same; whoever opens the relation gets an error. */
+static void
+warn_of_damage(uint64 i, const StoreHeader *header, const char *problem)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("sofort pool: store number " UINT64_FORMAT " is damaged", i),
+			 header == NULL ? errdetail("The %s.", problem) :
+			 errdetail("It seems to hold file %u/%u/%u: %s.", header->spc_oid, header->db_oid,
+					   header->rel_number, problem),
+			 errhint("Run sofort.verify_pool(), and sofort.verify() for the table.")));
 }
 
 void
@@ -204,24 +226,29 @@ store_startup(void)
 	crashed = server_has_crashed();
 	if (PoolSuper->stores.elem_size == 0)
 		pm_vector_init(&PoolSuper->stores, sizeof(PMPtr), 1024);
-	for (i = 0; i < PoolSuper->stores.count; i++)
+	for (i = 0; i < pm_vector_count(&PoolSuper->stores); i++)
 	{
 		PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
 		StoreHeader *header;
 		StoreNode  *node;
+		const char *problem;
 
 		if (slot == NULL || *slot == PM_NULL)
 		{
 			Registry->free_slots++;
 			continue;
 		}
-		header = pm_deref(*slot);
-		if (header->magic != SOFORT_STORE_MAGIC)
-			ereport(FATAL,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("sofort pool: entry " UINT64_FORMAT " of the store directory leads to no store", i),
-					 errhint("Restore the pool from a backup.")));
-		if ((header->flags & STORE_TREE) && !(header->flags & STORE_TREE_COMPLETE))
+		header = pm_allocated_size(*slot) < sizeof(StoreHeader) ? NULL : pm_deref_quietly(*slot);
+		problem = header == NULL ? "reference to the header is damaged" :
+			store_header_problem(header);
+		if (problem != NULL)
+		{
+			warn_of_damage(i, header, problem);
+			if (header != NULL)
+				(void) insert_node(header, i, false);
+			continue;
+		}
+		if ((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE))
 			set_state(header, STORE_DROPPING);
 		if (header->state == STORE_DROPPING)
 		{
@@ -229,12 +256,12 @@ store_startup(void)
 			Registry->free_slots++;
 			continue;
 		}
-		if (header->flags & STORE_EMPTYING)
+		if (store_flags(header) & STORE_EMPTYING)
 			finish_truncation(header);
 		/* counts that a killed process stored: rows will rely on them */
 		pm_flush(header, sizeof(StoreHeader));
 		node = insert_node(header, i, false);
-		if (crashed && (header->flags & STORE_UNLOGGED))
+		if (crashed && (store_flags(header) & STORE_UNLOGGED))
 			reset_unlogged(node);
 	}
 	pm_drain();
@@ -287,8 +314,12 @@ StoreHeader *
 store_find(const RelFileLocator *locator)
 {
 	StoreNode  *node = registry_find_locator(locator);
+	char		problem[128];
 
-	return node == NULL ? NULL : node->header;
+	if (node == NULL || node->damage != NULL ||
+		store_metadata_problem(node->header, problem, sizeof(problem)))
+		return NULL;
+	return node->header;
 }
 
 /* Called for every write-set entry, so look at this backend's cache first. */
@@ -301,7 +332,7 @@ store_find_by_id(StoreId id)
 	if (desc != NULL)
 		return desc->header;
 	node = registry_find_id(id);
-	return node == NULL ? NULL : node->header;
+	return node == NULL || node->damage != NULL ? NULL : node->header;
 }
 
 /* The header, and the volatile shared data if they were made; NULL: no store. */
@@ -311,13 +342,13 @@ registry_find_shared(StoreId id, StoreShared **shared)
 	StoreNode  *node = registry_find_id(id);
 
 	*shared = node == NULL ? NULL : node->shared;
-	return node == NULL ? NULL : node->header;
+	return node == NULL || node->damage != NULL ? NULL : node->header;
 }
 
 bool
 store_is_new(const StoreHeader *store)
 {
-	StoreNode  *node = registry_find_id(store->id);
+	StoreNode  *node = registry_find_id(store_id_of(store));
 
 	return node == NULL || node->this_life;
 }
@@ -338,8 +369,8 @@ registry_attach(StoreNode *node)
 		shared->header = node->header;
 		pg_atomic_init_u64(&shared->append, 0);
 		pg_atomic_init_u32(&shared->current_shape,
-						   node->header->shapes.count == 0 ? PG_UINT32_MAX :
-						   (uint32) node->header->shapes.count - 1);
+						   pm_vector_count(&node->header->shapes) == 0 ? PG_UINT32_MAX :
+						   (uint32) pm_vector_count(&node->header->shapes) - 1);
 		pg_atomic_init_u32(&shared->nfree, 0);
 		pg_atomic_init_u32(&shared->nmarking, 0);
 		pg_atomic_init_u64(&shared->live, 0);
@@ -363,7 +394,7 @@ directory_slot(void)
 
 	if (Registry->free_slots > 0)
 	{
-		for (i = Registry->free_from; i < v->count; i++)
+		for (i = Registry->free_from; i < pm_vector_count(v); i++)
 		{
 			PMPtr	   *slot = pm_vector_get(v, i);
 
@@ -375,7 +406,7 @@ directory_slot(void)
 		}
 		Registry->free_slots = 0;
 	}
-	i = v->count;
+	i = pm_vector_count(v);
 	pm_vector_reserve(v, i, PM_OWNER_POOL, PM_RESERVE_SPARE);
 	pm_vector_publish(v, i + 1);
 	Registry->free_slots++;
@@ -403,12 +434,12 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	header = r.addr;
 	header->magic = SOFORT_STORE_MAGIC;
 	header->state = STORE_LIVE;
-	header->id = id;
+	header->sealed_id = PM_SEAL_ID(id);
 	header->spc_oid = locator_spc(&key);
 	header->db_oid = locator_db(&key);
 	header->rel_number = locator_number(&key);
 	header->rel_oid = rel_oid;
-	header->flags = flags;
+	header->flag_word = store_flag_word(header, flags);
 	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
 	pm_vector_init(&header->columns, sizeof(ColumnHeader), Min(Max(natts, 2), 64));
 	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
@@ -501,7 +532,7 @@ store_truncate_now(Relation rel)
 
 	/* nothing of it may be named by a later life as live */
 	txn_begin_write();
-	pm_store8_persist(&header->flags, header->flags | STORE_EMPTYING);
+	store_set_flags(header, store_flags(header) | STORE_EMPTYING);
 	SOFORT_STOP("store-truncate-begun");
 	txn_forget_locks(store->id);
 	space_forget(store->local);
@@ -558,7 +589,7 @@ in_database(void *arg, const StoreNode *node)
 static bool
 table_in_database(void *arg, const StoreNode *node)
 {
-	return (node->header->flags & STORE_TREE) == 0 && in_database(arg, node);
+	return (store_flags(node->header) & STORE_TREE) == 0 && in_database(arg, node);
 }
 
 bool
@@ -634,5 +665,5 @@ store_cached_horizon(bool refresh)
 int
 store_slab_flags(const StoreHeader *header)
 {
-	return header->nblocks < STORE_SINGLE_BLOCKS ? PM_RESERVE_SHARED_SLAB : 0;
+	return store_block_count(header) < STORE_SINGLE_BLOCKS ? PM_RESERVE_SHARED_SLAB : 0;
 }

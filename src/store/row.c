@@ -332,7 +332,7 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 	struct StoreLocal *local = store->local;
 	int			misfit;
 
-	if (unlikely(store->header->nblocks == 0))
+	if (unlikely(store_block_count(store->header) == 0))
 		tid_note_row(rel, store, values, isnull);
 	if (old != NULL && store->header->tid_fill != 0 && space_reserve_near(rel, store, old->row))
 	{
@@ -351,6 +351,16 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 	return fill_other_row(rel, store, values, isnull, ref, misfit);
 }
 
+/* The begin word with the check of the row's fields, which are complete. */
+static inline uint64
+begin_with_check(StoreDesc *store, const RowRef *ref, uint64 begin)
+{
+	const ShapePlan *plan = plan_get(store, ref->block->shape);
+
+	return word_seal((begin & ~BEGIN_CHECK_MASK) |
+					 (row_check(plan, ref) << BEGIN_CHECK_SHIFT));
+}
+
 /* The row becomes a version: log, words, flush.  Not drained. */
 static void
 finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, uint64 end)
@@ -362,8 +372,8 @@ finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, ui
 	r->row++;
 	r->count--;
 	if (end != WORD_EMPTY)
-		ref->words->end = end;
-	__atomic_store_n(&ref->words->begin, begin, __ATOMIC_RELEASE);
+		ref->words->end = word_seal(end);
+	__atomic_store_n(&ref->words->begin, begin_with_check(store, ref, begin), __ATOMIC_RELEASE);
 	row_flush(plan_get(store, ref->block->shape), ref->block, ref->index, 1);
 }
 
@@ -414,7 +424,7 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 {
 	Reservation *r;
 
-	if (unlikely(store->header->nblocks == 0))
+	if (unlikely(store_block_count(store->header) == 0))
 		tid_note_row(rel, store, values, isnull);
 	if (store->local->main.count == 0)
 		space_reserve(rel, store, SOFORT_BLOCK_ROWS);
@@ -443,7 +453,8 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 			break;
 		if (i == 0)
 			start = ref;
-		__atomic_store_n(&ref.words->begin, begin, __ATOMIC_RELEASE);
+		__atomic_store_n(&ref.words->begin, begin_with_check(store, &ref, begin),
+						 __ATOMIC_RELEASE);
 		rows[i] = r->row++;
 		r->count--;
 	}
@@ -458,7 +469,7 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 {
 	int			done = 0;
 
-	if (unlikely(store->header->nblocks == 0) && n > 0)
+	if (unlikely(store_block_count(store->header) == 0) && n > 0)
 		tid_note_row(rel, store, values[0], isnull[0]);
 	while (done < n)
 	{

@@ -60,7 +60,7 @@ sample_rows(StoreDesc *store, RowRef *rows)
 	uint64		b;
 	int			n = 0;
 
-	for (b = 0; b < store->header->nblocks; b++)
+	for (b = 0; b < store_block_count(store->header); b++)
 		n = sample_block(store, b, rows, n);
 	return n;
 }
@@ -80,7 +80,7 @@ has_column(const ShapeHeader *s, uint16 column)
 static int
 sample_late_rows(StoreDesc *store, uint16 column, RowRef *rows)
 {
-	uint64		b = store->header->nblocks;
+	uint64		b = store_block_count(store->header);
 	uint64		looked_at;
 	int			n = 0;
 

@@ -21,10 +21,11 @@ shape_get(const StoreHeader *header, uint32 shape)
 {
 	PMPtr	   *p;
 
-	if (shape >= *(const volatile uint64 *) &header->shapes.count)
+	if (shape >= pm_vector_count(&header->shapes))
 		return NULL;
 	p = pm_vector_get(&header->shapes, shape);
-	return p == NULL || *p == PM_NULL ? NULL : pm_deref(*p);
+	/* NULL if the reference is damaged: see header_locate() */
+	return p == NULL ? NULL : pm_deref_quietly(*p);
 }
 
 const char *
@@ -218,7 +219,7 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 	StoreHeader *header = store->header;
 	PmReservation r;
 	ShapeHeader *s;
-	uint64		id = header->shapes.count;
+	uint64		id = pm_vector_count(&header->shapes);
 	Size		size = offsetof(ShapeHeader, columns) + n * sizeof(ShapeColumn);
 	int			flags = STORE_METADATA | PM_RESERVE_ZERO;
 	uint16		nullable = 0;
@@ -247,6 +248,7 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 	place_minipages(s, header, choices);
 	place_record(s, header, choices);
 	s->block_size = TYPEALIGN(PM_LINE, s->record_offset + SOFORT_BLOCK_ROWS * s->record_stride);
+	s->crc = shape_crc(s);
 	pm_flush(s, size);
 	pm_publish(&r);
 	pm_vector_publish(&header->shapes, id + 1);
@@ -367,11 +369,11 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 	if (choice->encoding == ENCODING_DICTIONARY)
 	{
 		DictionaryHeader *d = pm_deref(choice->dictionary);
-		uint64		rows = store->header->nblocks * SOFORT_BLOCK_ROWS;
+		uint64		rows = store_block_count(store->header) * SOFORT_BLOCK_ROWS;
 		int			wider = choice->width * 2;
 
 		/* still narrower than the value, and still repeating? */
-		if (wider <= 4 && (c->attlen < 0 || wider < c->attlen) && d->values.count * 2 < rows)
+		if (wider <= 4 && (c->attlen < 0 || wider < c->attlen) && pm_vector_count(&d->values) * 2 < rows)
 		{
 			choice->width = wider;
 			return;

@@ -60,7 +60,7 @@ void
 stats_init(StoreShared *shared)
 {
 	const StoreHeader *header = shared->header;
-	uint64		n = header->nblocks;
+	uint64		n = store_block_count(header);
 	uint64		step = Max(n / SAMPLE_BLOCKS, 1);
 	uint64		looked = 0;
 	uint64		live = 0;
@@ -114,13 +114,13 @@ read_counter(pg_atomic_uint64 *counter)
 void
 store_stats(StoreHeader *header, StoreStats *stats)
 {
-	StoreNode  *node = registry_find_id(header->id);
+	StoreNode  *node = registry_find_id(store_id_of(header));
 	StoreShared *shared = node == NULL ? NULL : registry_attach(node);
 
 	memset(stats, 0, sizeof(StoreStats));
-	stats->nblocks = (BlockNumber) header->nblocks;
+	stats->nblocks = (BlockNumber) store_block_count(header);
 	stats->bytes_pool = pm_allocated_size(pm_ptr(header));
-	pm_visit_allocations(header->id, add_allocation, &stats->bytes_pool);
+	pm_visit_allocations(store_id_of(header), add_allocation, &stats->bytes_pool);
 	if (shared == NULL)
 		return;
 	stats->live = read_counter(&shared->live);
@@ -182,11 +182,14 @@ dictionary_bytes(const DictionaryHeader *d, uint64 *entries)
 	int			k;
 	uint64		code;
 
-	*entries = d->values.count;
+	*entries = pm_vector_count(&d->values);
 	for (k = 0; k < PM_VECTOR_CHUNKS; k++)
 		if (d->values.chunks[k] != PM_NULL)
 			bytes += pm_allocated_size(d->values.chunks[k]);
-	for (code = 0; d->attlen < 0 && code < d->values.count; code++)
+	for (k = 0; k < PM_VECTOR_CHUNKS; k++)
+		if (d->checks.chunks[k] != PM_NULL)
+			bytes += pm_allocated_size(d->checks.chunks[k]);
+	for (code = 0; d->attlen < 0 && code < pm_vector_count(&d->values); code++)
 	{
 		PMPtr		p = *(PMPtr *) dictionary_element(d, code);
 
@@ -201,11 +204,11 @@ dictionary_bytes(const DictionaryHeader *d, uint64 *entries)
 void
 store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg)
 {
-	ShapeHeader *s = header->shapes.count == 0 ? NULL :
-		shape_get(header, (uint32) header->shapes.count - 1);
+	ShapeHeader *s = pm_vector_count(&header->shapes) == 0 ? NULL :
+		shape_get(header, (uint32) pm_vector_count(&header->shapes) - 1);
 	uint64		i;
 
-	for (i = 0; i < header->columns.count; i++)
+	for (i = 0; i < pm_vector_count(&header->columns); i++)
 	{
 		const ColumnHeader *c = column_get(header, i);
 		StoreColumnInfo info = {.attnum = c->attnum, .type_oid = c->type_oid,
@@ -227,7 +230,7 @@ store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg)
 			const DictionaryHeader *d = pm_deref(c->dictionary);
 
 			info.dictionary_bytes = dictionary_bytes(d, &info.dictionary_entries);
-			info.placement = dictionary_placement_name(d->placement);
+			info.placement = dictionary_placement_name(dictionary_placement_of(d));
 		}
 		fn(arg, &info);
 	}

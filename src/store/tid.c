@@ -63,6 +63,15 @@ tid_note_row(Relation rel, StoreDesc *store, const Datum *values, const bool *is
 	store->local->first_row_bytes = heap_row_bytes(RelationGetDescr(rel), values, isnull);
 }
 
+/* Of the three numbers before it */
+uint16
+tid_check(const uint16 *fields)
+{
+	uint64		numbers = ((uint64) fields[0] << 32) | ((uint64) fields[1] << 16) | fields[2];
+
+	return (uint16) PM_CHECK(numbers, 16);
+}
+
 /* Durable, and all at once */
 static void
 set_numbering(StoreHeader *header, int rows, int fill)
@@ -72,9 +81,10 @@ set_numbering(StoreHeader *header, int rows, int fill)
 	uint64		word;
 
 	StaticAssertStmt(offsetof(StoreHeader, tid_rows) % sizeof(uint64) == 0 &&
-					 offsetof(StoreHeader, tid_pad) ==
+					 offsetof(StoreHeader, tid_check) ==
 					 offsetof(StoreHeader, tid_rows) + 3 * sizeof(uint16),
 					 "the numbering is one word");
+	fields[3] = tid_check(fields);
 	memcpy(&word, fields, sizeof(word));
 	if (memcmp(&header->tid_rows, fields, sizeof(word)) != 0)
 		pm_store8_persist((uint64 *) &header->tid_rows, word);

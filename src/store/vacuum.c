@@ -324,7 +324,7 @@ holds_append_position(StoreShared *shared, uint64 first, uint32 n)
 static bool
 any_empty_run(StoreDesc *store)
 {
-	uint64		n = store->header->nblocks;
+	uint64		n = store_block_count(store->header);
 	uint64		b;
 
 	for (b = 0; b < n; b += block_run_length(store->header, b))
@@ -378,7 +378,7 @@ release_empty_runs(StoreDesc *store)
 	BlockNumber released = 0;
 
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	for (n = header->nblocks; b < n;)
+	for (n = store_block_count(header); b < n;)
 	{
 		uint32		run = block_run_length(header, b);
 
@@ -393,9 +393,9 @@ release_empty_runs(StoreDesc *store)
 	}
 	while (n > 0 && *block_entry(header, n - 1) == PM_NULL)
 		n--;
-	if (n < header->nblocks)
+	if (n < store_block_count(header))
 	{
-		pm_store8_persist(&header->nblocks, n);
+		pm_store8_persist(&header->nblocks, PM_SEAL(n));
 		pm_vector_publish(&header->blocks, n);
 	}
 	LWLockRelease(structure_lock(store->id));

@@ -125,6 +125,50 @@ stored_varlena(Form_pg_attribute att, struct varlena *v)
 	return v;
 }
 
+/* Bytes of a value by reference, without the checksum behind it */
+Size
+value_length(int16 attlen, const void *value)
+{
+	if (attlen > 0)
+		return attlen;
+	return attlen == -2 ? strlen(value) + 1 : VARSIZE_ANY(value);
+}
+
+void
+value_put_crc(void *value, Size len)
+{
+	uint32		crc = pm_crc(value, len);
+
+	memcpy((char *) value + len, &crc, sizeof(crc));
+}
+
+/*
+ * What is wrong with a value by reference, or NULL.  Reads no more than what is
+ * allocated.
+ */
+const char *
+value_problem(int16 attlen, PMPtr p)
+{
+	Size		allocated = pm_allocated_size(p);
+	const char *value = pm_deref_quietly(p);
+	uint32		crc;
+	Size		len;
+
+	if (allocated <= STORE_VALUE_CRC)
+		return "refers to nothing";
+	allocated -= STORE_VALUE_CRC;
+	if (attlen == -2 ? memchr(value, '\0', allocated) == NULL :
+		attlen == -1 && ((VARATT_IS_EXTERNAL(value)) ||
+						 (!VARATT_IS_1B(value) && allocated < VARHDRSZ) ||
+						 VARSIZE_ANY(value) < (VARATT_IS_1B(value) ? VARHDRSZ_SHORT : VARHDRSZ)))
+		return "is no value of its type";
+	len = value_length(attlen, value);
+	if (len > allocated)
+		return "is longer than its allocation";
+	memcpy(&crc, value + len, sizeof(crc));
+	return crc == pm_crc(value, len) ? NULL : "has a wrong checksum";
+}
+
 /* The image that a REFERENCE column stores, and its size. */
 static Datum
 value_for_reference(Form_pg_attribute att, Datum value, Size *size)
@@ -154,14 +198,19 @@ reserve_value(StoreDesc *store, PmReservation *r, uint64 field, Form_pg_attribut
 	Size		size;
 	Datum		image = value_for_reference(att, value, &size);
 
-	pm_reserve(r, store->id, size, (PMPtr *) (uintptr_t) field, 1,
+	pm_reserve(r, store->id, size + STORE_VALUE_CRC, (PMPtr *) (uintptr_t) field, 1,
 			   store_slab_flags(store->header));
 	if (size >= COPY_FROM)
+	{
 		pm_copy_nodrain(r->addr, DatumGetPointer(image), size);
+		value_put_crc(r->addr, size);
+		pm_flush((char *) r->addr + size, STORE_VALUE_CRC);
+	}
 	else
 	{
 		memcpy(r->addr, DatumGetPointer(image), size);
-		pm_flush(r->addr, size);
+		value_put_crc(r->addr, size);
+		pm_flush(r->addr, size + STORE_VALUE_CRC);
 	}
 }
 

@@ -15,6 +15,7 @@
 
 typedef struct Verify
 {
+	const StoreHeader *header;
 	StoreDesc  *store;
 	StoreReport report;
 	void	   *arg;
@@ -39,145 +40,221 @@ complain(const Verify *v, const char *kind, const char *place, const char *fmt,.
 static bool
 is_allocated(PMPtr p, Size size)
 {
-	return (p >> PM_OFFSET_BITS) == PM_POOL_ID && pm_allocated_size(p) >= size;
+	return pm_allocated_size(p) >= size;
 }
 
-/* ---- header ---- */
+/* ---- header: also of a store that cannot be opened ---- */
+
+static void
+verify_element(const Verify *v, const char *place, const DictionaryHeader *d, uint64 code)
+{
+	const void *e = dictionary_element(d, code);
+	const char *problem = NULL;
+
+	if (d->attlen > 0)
+	{
+		uint32		check = *(const uint32 *) pm_vector_get(&d->checks, code);
+
+		/* 0: one that power failed to replace; no row has it, or that is told */
+		if (check != 0 && check != dictionary_check(e, d->attlen))
+			problem = "has a wrong checksum";
+	}
+	else if (*(const PMPtr *) e != PM_NULL)
+		problem = value_problem(d->attlen, *(const PMPtr *) e);
+	if (problem != NULL)
+		complain(v, "dictionary", place, "value " UINT64_FORMAT " %s", code, problem);
+}
 
 /*
  * Each slot stands for a value that is there.  (Not every value need have one: a
  * crash may lose a slot, and unused values are taken out.)
  */
 static void
+verify_slot(const Verify *v, const char *place, const DictionaryHeader *d, uint64 slot)
+{
+	uint64		code = (slot & PG_UINT32_MAX) - 1;
+	uint64		hash;
+
+	if (code >= pm_vector_count(&d->values))
+		complain(v, "dictionary", place, "its index has code " UINT64_FORMAT, code);
+	else if (d->attlen <= 0 && *(PMPtr *) dictionary_element(d, code) != PM_NULL &&
+			 value_problem(d->attlen, *(PMPtr *) dictionary_element(d, code)) != NULL)
+		return;					/* told already */
+	else if (!dictionary_hash_of(d, code, &hash))
+		complain(v, "dictionary", place, "its index has code " UINT64_FORMAT ", whose value is gone",
+				 code);
+	else if ((hash >> 32) != (slot >> 32))
+		complain(v, "dictionary", place, "code " UINT64_FORMAT " is at another value's place in its index",
+				 code);
+}
+
+static void
 verify_dictionary_index(const Verify *v, const char *place, const DictionaryHeader *d)
 {
+	const char *problem = dict_media_problem(d);
 	const DictMedia *media;
 	uint64		used = 0;
 	uint64		i;
 
-	if (d->placement > DICT_HYBRID)
-		complain(v, "column", place, "dictionary has placement %u", d->placement);
-	if (!is_allocated(d->index, sizeof(DictMedia)))
+	if (problem != NULL)
 	{
-		complain(v, "column", place, "index of the dictionary is not allocated");
+		complain(v, "dictionary", place, "%s", problem);
 		return;
 	}
 	media = pm_deref(d->index);
-	if (media->magic != SOFORT_DICT_MAGIC || (media->mask & (media->mask + 1)) != 0 ||
-		!is_allocated(d->index, offsetof(DictMedia, slot) + (media->mask + 1) * sizeof(uint64)))
-	{
-		complain(v, "column", place, "index of the dictionary is damaged");
-		return;
-	}
+	/* (of placement dram: what a change of the placement has left) */
 	for (i = 0; i <= media->mask; i++)
 	{
-		uint64		slot = media->slot[i];
-		uint64		code = (slot & PG_UINT32_MAX) - 1;
-		uint64		hash;
+		uint64		slot = word_read(&media->slot[i]);
 
 		if (slot == 0)
 			continue;
 		used++;
-		if (code >= d->values.count)
-			complain(v, "column", place, "index of the dictionary has code " UINT64_FORMAT, code);
-		else if (d->placement != DICT_DRAM && dictionary_hash_of(d, code, &hash) &&
-				 (hash >> 32) != (slot >> 32))
-			complain(v, "column", place, "code " UINT64_FORMAT " is at another value's place in the index of the dictionary", code);
+		if (dictionary_placement_of(d) != DICT_DRAM)
+			verify_slot(v, place, d, slot);
 	}
 	if (used > media->mask)
-		complain(v, "column", place, "index of the dictionary is full");
+		complain(v, "dictionary", place, "its index is full");
+}
+
+static void
+verify_dictionary(const Verify *v, const char *place, const DictionaryHeader *d)
+{
+	const char *problem = pm_vector_problem(&d->values, d->values.elem_size);
+	uint64		n = pm_vector_count(&d->values);
+	uint64		code;
+
+	if (problem == NULL && d->attlen > 0)
+		problem = n > 0 && pm_vector_get(&d->checks, n - 1) == NULL ? "checksums are not there" :
+			pm_vector_problem(&d->checks, sizeof(uint32));
+	if (problem != NULL)
+	{
+		complain(v, "dictionary", place, "%s", problem);
+		return;
+	}
+	for (code = 0; code < n; code++)
+	{
+		if (code % 1024 == 0)
+			CHECK_FOR_INTERRUPTS();
+		verify_element(v, place, d, code);
+	}
+	if (d->index != PM_NULL)
+		verify_dictionary_index(v, place, d);
 }
 
 static void
 verify_columns(const Verify *v)
 {
-	const StoreHeader *h = v->store->header;
+	const StoreHeader *h = v->header;
 	uint64		i;
 
-	for (i = 0; i < h->columns.count; i++)
+	for (i = 0; i < pm_vector_count(&h->columns); i++)
 	{
 		const ColumnHeader *c = column_get(h, i);
+		const char *problem = column_problem(c);
 		char		place[64];
 
 		snprintf(place, sizeof(place), "column " UINT64_FORMAT, i);
-		if (c == NULL || (c->state != COLUMN_LIVE && c->state != COLUMN_DROPPED))
-			complain(v, "column", place, "state is %u", c == NULL ? 0 : c->state);
+		if (problem == NULL && c->dictionary != PM_NULL)
+			problem = is_allocated(c->dictionary, sizeof(DictionaryHeader)) ?
+				dictionary_problem(h, c, i) : "dictionary is not allocated";
+		if (problem != NULL)
+			complain(v, "column", place, "%s", problem);
 		else if (c->dictionary != PM_NULL)
-		{
-			const DictionaryHeader *d;
-
-			if (!is_allocated(c->dictionary, sizeof(DictionaryHeader)))
-			{
-				complain(v, "column", place, "dictionary is not allocated");
-				continue;
-			}
-			d = pm_deref(c->dictionary);
-			if (d->store != h->id || d->column != i)
-				complain(v, "column", place, "dictionary belongs to another column");
-			if (d->index != PM_NULL)
-				verify_dictionary_index(v, place, d);
-		}
+			verify_dictionary(v, place, pm_deref(c->dictionary));
 	}
 }
 
 static void
 verify_shapes(const Verify *v)
 {
-	const StoreHeader *h = v->store->header;
+	const StoreHeader *h = v->header;
 	uint64		i;
-	int			k;
 
-	for (i = 0; i < h->shapes.count; i++)
+	for (i = 0; i < pm_vector_count(&h->shapes); i++)
 	{
-		const ShapeHeader *s = shape_get(h, (uint32) i);
+		const PMPtr *p = pm_vector_get(&h->shapes, i);
+		const char *problem = !is_allocated(*p, sizeof(ShapeHeader)) ? "is not allocated" :
+			shape_problem(h, pm_deref(*p), i);
 		char		place[64];
 
 		snprintf(place, sizeof(place), "shape " UINT64_FORMAT, i);
-		if (s == NULL || s->id != i)
-		{
-			complain(v, "shape", place, "not there or misnumbered");
-			continue;
-		}
-		for (k = 0; k < s->ncolumns; k++)
-		{
-			const ShapeColumn *c = &s->columns[k];
-
-			if (c->column >= h->columns.count ||
-				c->offset + (SOFORT_BLOCK_ROWS - 1) * c->stride + c->width > s->block_size)
-				complain(v, "shape", place, "column %d lies outside", k);
-		}
+		if (problem != NULL)
+			complain(v, "shape", place, "%s", problem);
 	}
+}
+
+/*
+ * Header, columns with their dictionaries, shapes of the store of a relation,
+ * whether or not it can be opened.  True if it can.
+ */
+bool
+store_verify_metadata(Relation rel, StoreReport report, void *arg)
+{
+	StoreNode  *node = registry_find_locator(relation_locator(rel));
+	Verify		v = {.report = report, .arg = arg};
+	const char *problem;
+	char		any[128];
+
+	if (node == NULL)
+	{
+		complain(&v, "store", "header", "the pool holds no data for this relation");
+		return false;
+	}
+	v.header = node->header;
+	problem = store_header_problem(v.header);
+	if (problem == NULL)
+		problem = pm_vector_problem(&v.header->blocks, sizeof(PMPtr));
+	if (problem == NULL)
+		problem = pm_vector_problem(&v.header->columns, sizeof(ColumnHeader));
+	if (problem == NULL)
+		problem = pm_vector_problem(&v.header->shapes, sizeof(PMPtr));
+	if (problem != NULL)
+	{
+		complain(&v, "store", "header", "%s", problem);
+		return false;
+	}
+	verify_columns(&v);
+	verify_shapes(&v);
+	return node->damage == NULL && !store_metadata_problem(v.header, any, sizeof(any));
 }
 
 /* ---- rows ---- */
 
 static void
-verify_word(const Verify *v, const char *place, const char *name, uint64 word, bool begin)
+verify_word(const Verify *v, const char *place, const char *name, const uint64 *where, uint64 word,
+			bool begin)
 {
 	int			tag = WORD_TAG(word);
+	const char *problem = word_problem(word, begin);
 
-	if (tag > WORD_TAG_LOCKERS || (begin && tag > WORD_TAG_ABORTED) ||
-		(!begin && tag == WORD_TAG_ABORTED))
-		complain(v, "row", place, "%s word " UINT64_FORMAT " has no meaning", name, word);
-	if (tag == WORD_TAG_STAMP && WORD_XID(word) >= txn_next_fxid())
+	if (problem != NULL)
+		complain(v, "row", place, "%s word " UINT64_FORMAT ": %s", name, word, problem);
+	else if (tag == WORD_TAG_STAMP && WORD_XID(word) >= txn_next_fxid())
 		complain(v, "row", place, "%s word names a transaction of the future", name);
+	else if (tag == WORD_TAG_PROGRESS && !TransactionIdIsValid(txn_word_xid(word)) &&
+			 word_read(where) == word)
+		complain(v, "row", place, "%s word names a transaction that has ended", name);
 }
 
 static void
-verify_varlena(const Verify *v, const char *place, int attnum, PMPtr p)
+verify_link(const Verify *v, const char *place, const char *name, const uint64 *slot)
 {
-	if (!is_allocated(p, 1))
-		complain(v, "value", place, "column %d refers to nothing", attnum);
-	else if (pm_allocated_size(p) < VARSIZE_ANY(pm_deref(p)))
-		complain(v, "value", place, "value of column %d is longer than its allocation", attnum);
+	uint64		link = slot == NULL ? 0 : word_read(slot);
+
+	if (link != 0 && !LINK_IS_RIGHT(link))
+		complain(v, "chain", place, "%s is damaged", name);
 }
 
 static void
 verify_values(const Verify *v, const char *place, const RowRef *ref)
 {
 	const ShapePlan *plan = plan_get(v->store, ref->block->shape);
+	uint64		begin = word_read(&ref->words->begin);
 	int			i;
 
+	if (row_check(plan, ref) != (begin & BEGIN_CHECK_MASK) >> BEGIN_CHECK_SHIFT)
+		complain(v, "row", place, "fields do not have the checksum of the row");
 	for (i = 0; i < plan->natts; i++)
 	{
 		const ShapeAttr *a = &plan->reader->attr[i];
@@ -191,10 +268,11 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 			uint32		code = a->width == 1 ? *(const uint8 *) p :
 				a->width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
 
-			if (code >= a->dictionary->values.count)
+			if (code >= pm_vector_count(&a->dictionary->values))
 				complain(v, "value", place, "code %u of column %d is not in its dictionary",
 						 code, i + 1);
-			else if (a->attlen < 0 &&
+			else if (a->attlen > 0 ?
+					 *(const uint32 *) pm_vector_get(&a->dictionary->checks, code) == 0 :
 					 !is_allocated(*(PMPtr *) dictionary_element(a->dictionary, code), 1))
 				complain(v, "value", place, "code %u of column %d stands for no value", code,
 						 i + 1);
@@ -204,11 +282,13 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 			if (!VARATT_IS_1B(p) || VARSIZE_1B(p) > a->width || VARSIZE_1B(p) < 1)
 				complain(v, "value", place, "column %d is longer than its field", i + 1);
 		}
-		else if (a->encoding == ENCODING_REFERENCE && a->attlen == -1)
-			verify_varlena(v, place, i + 1, *(const PMPtr *) p);
-		else if (a->encoding == ENCODING_REFERENCE &&
-				 !is_allocated(*(const PMPtr *) p, a->attlen > 0 ? a->attlen : 1))
-			complain(v, "value", place, "column %d refers to nothing", i + 1);
+		else if (a->encoding == ENCODING_REFERENCE)
+		{
+			const char *problem = value_problem(a->attlen, *(const PMPtr *) p);
+
+			if (problem != NULL)
+				complain(v, "value", place, "value of column %d %s", i + 1, problem);
+		}
 	}
 }
 
@@ -238,16 +318,16 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 		complain(v, "chain", place, "links do not lead to a root");
 		return;
 	}
-	LWLockAcquire(chain_lock(h->id, root.row), LW_SHARED);
+	LWLockAcquire(chain_lock(store_id_of(h), root.row), LW_SHARED);
 	if (word_read(&ref->words->begin) == begin && !chain_contains(h, &root, ref->row) &&
 		WORD_TAG(begin) == WORD_TAG_STAMP &&
 		WORD_TAG(word_read(&ref->words->end)) != WORD_TAG_STAMP)
 	{
-		LWLockRelease(chain_lock(h->id, root.row));
+		LWLockRelease(chain_lock(store_id_of(h), root.row));
 		complain(v, "chain", place, "current version is not linked in its chain");
 		return;
 	}
-	LWLockRelease(chain_lock(h->id, root.row));
+	LWLockRelease(chain_lock(store_id_of(h), root.row));
 }
 
 static void
@@ -259,13 +339,17 @@ verify_row(const Verify *v, const RowRef *ref)
 	ItemPointerData tid;
 	char		place[64];
 
-	if (begin == WORD_EMPTY)
-		return;
 	row_to_tid(v->store, ref->row, &tid);
 	snprintf(place, sizeof(place), "row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&tid),
 			 ItemPointerGetOffsetNumberNoCheck(&tid));
-	verify_word(v, place, "begin", begin, true);
-	verify_word(v, place, "end", end, false);
+	verify_link(v, place, "link", link_slot(ref->block, ref->index));
+	verify_link(v, place, "successor", successor);
+	if (begin == WORD_EMPTY)
+		return;
+	verify_word(v, place, "begin", &ref->words->begin, begin, true);
+	verify_word(v, place, "end", &ref->words->end, end, false);
+	if (word_problem(begin, true) != NULL || word_problem(end, false) != NULL)
+		return;
 	if (WORD_TAG(begin) == WORD_TAG_STAMP && end == WORD_EMPTY && successor != NULL &&
 		word_read(successor) != 0 && word_read(&ref->words->end) == end)
 		complain(v, "row", place, "is a current version with a successor");
@@ -278,60 +362,75 @@ verify_row(const Verify *v, const RowRef *ref)
 
 /* ---- blocks ---- */
 
-static bool
-verify_block_header(const Verify *v, uint64 number, const BlockHeader *b)
+/* The header of the run that begins with this block, if one does */
+static const char *
+run_problem(const Verify *v, uint64 number, const BlockHeader *b)
 {
-	char		place[64];
+	const RunHeader *run = (const RunHeader *) b - 1;
+	PMPtr		p = pm_ptr(run);
 
-	snprintf(place, sizeof(place), "block " UINT64_FORMAT, number);
-	if (b->magic != SOFORT_BLOCK_MAGIC || b->store != v->store->id ||
-		b->block_number != number || b->capacity != block_capacity(number))
-	{
-		complain(v, "block", place, "header does not belong here");
-		return false;
-	}
-	if (shape_get(v->store->header, b->shape) == NULL)
-	{
-		complain(v, "block", place, "shape %u does not exist", b->shape);
-		return false;
-	}
-	if (!is_allocated(pm_ptr(b), sizeof(BlockHeader)))
-	{
-		complain(v, "block", place, "is not allocated");
-		return false;
-	}
+	if (number < STORE_SINGLE_BLOCKS || pm_allocation_start(p) != p)
+		return NULL;
+	if (run->magic != SOFORT_RUN_MAGIC || run->crc != run_crc(run))
+		return "checksum of the run is wrong";
+	if (run->store != v->store->id || run->first_block != number || run->nblocks == 0)
+		return "run does not belong here";
+	return NULL;
+}
+
+static const char *
+verify_block_header(const Verify *v, uint64 number, PMPtr p)
+{
+	const BlockHeader *b;
+	const ShapeHeader *shape;
+	const char *problem;
+	Size		size;
+
+	if (!is_allocated(p, sizeof(BlockHeader)))
+		return "is not allocated";
+	b = pm_deref(p);
+	problem = block_problem(v->header, b, number);
+	if (problem == NULL)
+		problem = run_problem(v, number, b);
+	if (problem != NULL)
+		return problem;
+	shape = shape_get(v->header, b->shape);
+	size = shape->capacity != 0 ? shape->block_size :
+		shape->record_offset + (Size) b->capacity * shape->record_stride;
+	if (!is_allocated(pm_ptr((const char *) b + size - 1), 1))
+		return "is longer than its allocation";
 	if ((b->links != PM_NULL && !is_allocated(b->links, b->capacity * sizeof(uint64))) ||
 		(b->successors != PM_NULL && !is_allocated(b->successors, b->capacity * sizeof(uint64))))
-	{
-		complain(v, "block", place, "link vector is not allocated");
-		return false;
-	}
-	return true;
+		return "link vector is not allocated";
+	return NULL;
 }
 
 void
 store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 {
-	Verify		v = {.store = store, .report = report, .arg = arg};
-	uint64		n = store->header->nblocks;
+	Verify		v = {.header = store->header, .store = store, .report = report, .arg = arg};
+	uint64		n = store_block_count(store->header);
 	uint64		b;
 
-	if (store->header->magic != SOFORT_STORE_MAGIC || store->header->state != STORE_LIVE)
-	{
-		complain(&v, "store", "header", "magic or state is wrong");
-		return;
-	}
-	verify_columns(&v);
-	verify_shapes(&v);
 	for (b = 0; b < n; b++)
 	{
-		BlockHeader *block = block_get(store->header, b);
+		PMPtr		p = word_read(block_entry(store->header, b));
+		const char *problem;
 		uint32		i;
 
 		CHECK_FOR_INTERRUPTS();
-		if (block == NULL || !verify_block_header(&v, b, block))
+		if (p == PM_NULL)
+			continue;			/* a run that was released */
+		problem = verify_block_header(&v, b, p);
+		if (problem != NULL)
+		{
+			char		place[64];
+
+			snprintf(place, sizeof(place), "block " UINT64_FORMAT, b);
+			complain(&v, "block", place, "%s", problem);
 			continue;
-		for (i = 0; i < block->capacity; i++)
+		}
+		for (i = 0; i < block_capacity(b); i++)
 		{
 			RowRef		ref;
 

@@ -54,7 +54,7 @@ refer_elements(Space *s, const PmVector *v)
 	uint64		i;
 
 	refer_vector(s, v);
-	for (i = 0; i <= v->count; i++)
+	for (i = 0; i <= pm_vector_count(v); i++)
 	{
 		const PMPtr *p = pm_vector_get(v, i);
 
@@ -82,7 +82,7 @@ refer_columns(Space *s, const StoreHeader *h)
 	uint64		i;
 
 	refer_vector(s, &h->columns);
-	for (i = 0; i < h->columns.count; i++)
+	for (i = 0; i < pm_vector_count(&h->columns); i++)
 	{
 		const ColumnHeader *c = column_get(h, i);
 		const DictionaryHeader *d;
@@ -94,7 +94,10 @@ refer_columns(Space *s, const StoreHeader *h)
 		d = pm_deref(c->dictionary);
 		refer_tables(s, d);
 		if (d->attlen > 0)
+		{
 			refer_vector(s, &d->values);
+			refer_vector(s, &d->checks);
+		}
 		else
 			refer_elements(s, &d->values);
 	}
@@ -127,7 +130,7 @@ refer_blocks(Space *s, const StoreHeader *h)
 	uint64		n;
 
 	refer_vector(s, &h->blocks);
-	for (n = 0; n < h->nblocks + STORE_RUN_MAX; n++)
+	for (n = 0; n < store_block_count(h) + STORE_RUN_MAX; n++)
 	{
 		const PMPtr *entry = block_entry(h, n);
 		const BlockHeader *b;
@@ -136,7 +139,15 @@ refer_blocks(Space *s, const StoreHeader *h)
 		CHECK_FOR_INTERRUPTS();
 		if (entry == NULL || *entry == PM_NULL)
 			continue;
-		b = pm_deref(*entry);
+		b = pm_deref_quietly(*entry);
+		if (b == NULL || pm_allocated_size(*entry) < sizeof(BlockHeader) ||
+			block_problem(h, b, n) != NULL)
+		{
+			if (n >= store_block_count(h))
+				s->report(s->arg, "block", "behind the last one", "reference is damaged");
+			refer(s, *entry);
+			continue;			/* told already */
+		}
 		if (n < STORE_SINGLE_BLOCKS || ((const RunHeader *) b - 1)->first_block == n)
 			refer(s, *entry);
 		refer(s, b->links);
@@ -190,6 +201,6 @@ store_verify_space(const StoreHeader *header, StoreReport report, void *arg)
 		if (s.start[i] == s.start[i - 1])
 			tell(&s, s.start[i], pm_allocated_size(s.start[i]), "is referred to twice");
 	}
-	pm_visit_allocations(header->id, look_up, &s);
+	pm_visit_allocations(store_id_of(header), look_up, &s);
 	pfree(s.start);
 }

@@ -168,7 +168,7 @@ load_records(void)
 
 	if (v->elem_size == 0)
 		pm_vector_init(v, sizeof(WorkloadRecord), FIRST_RECORDS);
-	for (int i = 0; i < WORKLOAD_KINDS && (uint64) i < v->count; i++)
+	for (int i = 0; i < WORKLOAD_KINDS && (uint64) i < pm_vector_count(v); i++)
 		if (load_record(pm_vector_get(v, i), &Workload->entries[i]))
 		{
 			latest = Max(latest, Workload->entries[i].as_of);
@@ -563,7 +563,7 @@ make_room(int place)
 	PmVector   *v = &PoolSuper->workload;
 	MemoryContext context = CurrentMemoryContext;
 
-	if ((uint64) place < v->count)
+	if ((uint64) place < pm_vector_count(v))
 		return true;
 	if (failed)
 		return false;
@@ -595,7 +595,7 @@ save_entry(int place)
 {
 	KindEntry  *entry = &Workload->entries[place];
 	WorkloadRecord record;
-	bool		on_medium = (uint64) place < PoolSuper->workload.count;
+	bool		on_medium = (uint64) place < pm_vector_count(&PoolSuper->workload);
 
 	LWLockAcquire(&Workload->lock, LW_SHARED);
 	make_record(entry, &record);

@@ -76,7 +76,7 @@ persist_records(void)
 {
 	uint64		n;
 
-	for (n = 0; n < PoolSuper->kept.count; n++)
+	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
 	{
 		const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
 
@@ -93,7 +93,7 @@ static void
 find_transaction(KeptRecord *r, uint64 n)
 {
 	uint32		slot = KEPT_SLOT(r->state);
-	const Tcb  *tcb = slot < PoolSuper->tcbs.count ?
+	const Tcb  *tcb = slot < pm_vector_count(&PoolSuper->tcbs) ?
 		(const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot) : NULL;
 	TxnKept    *k;
 
@@ -136,7 +136,7 @@ kept_startup(void)
 	if (PoolSuper->kept.elem_size == 0)
 		pm_vector_init(&PoolSuper->kept, sizeof(KeptRecord), RECORDS_PER_CHUNK);
 	persist_records();
-	for (n = 0; n < PoolSuper->kept.count; n++)
+	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
 	{
 		KeptRecord *r = (KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
 
@@ -571,7 +571,7 @@ txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
 
 	txn_resolve_leftovers();
 	memset(info, 0, sizeof(*info));
-	for (n = 0; n < *(volatile uint64 *) &PoolSuper->kept.count; n++)
+	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
 	{
 		const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
 		uint64		state = word_read(&r->state);

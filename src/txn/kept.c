@@ -94,16 +94,16 @@ find_record(void)
 	PmVector   *v = &PoolSuper->kept;
 	uint64		i;
 
-	for (i = 0; i < Min(v->count, RECORD_TRIES); i++)
+	for (i = 0; i < Min(pm_vector_count(v), RECORD_TRIES); i++)
 	{
-		uint64		n = TxnShmem->next_record++ % v->count;
+		uint64		n = TxnShmem->next_record++ % pm_vector_count(v);
 
 		if (record_is_free(n))
 			return n;
 	}
-	pm_vector_reserve(v, v->count, PM_OWNER_TXN, 0);
-	pm_vector_publish(v, v->count + 1);
-	return v->count - 1;
+	pm_vector_reserve(v, pm_vector_count(v), PM_OWNER_TXN, 0);
+	pm_vector_publish(v, pm_vector_count(v) + 1);
+	return pm_vector_count(v) - 1;
 }
 
 /*

@@ -50,7 +50,7 @@ prepared_state(const TxnPrepared *p)
 static uint32
 next_slot(uint32 *n)
 {
-	while (*n < PoolSuper->tcbs.count &&
+	while (*n < pm_vector_count(&PoolSuper->tcbs) &&
 		   (TCB_STATE(((const Tcb *) pm_vector_get(&PoolSuper->tcbs, *n))->state) == TCB_TWO_PHASE ||
 			kept_has_slot(*n)))
 		(*n)++;
@@ -85,7 +85,7 @@ prepared_startup(void)
 		TxnPreparedOnes[i].state = PREPARED_NONE;
 		TxnPreparedOnes[i].spare = next_slot(&n);
 	}
-	TxnShmem->nslots = (uint32) Max(n, PoolSuper->tcbs.count);
+	TxnShmem->nslots = (uint32) Max(n, pm_vector_count(&PoolSuper->tcbs));
 	TxnSlots = arena_alloc(TxnShmem->nslots * sizeof(TxnSlot), ARENA_ZERO);
 }
 

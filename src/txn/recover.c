@@ -156,7 +156,7 @@ persist_tcbs(void)
 {
 	uint64		slot;
 
-	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 	{
 		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
@@ -221,7 +221,7 @@ txn_startup(void)
 	kept_startup();
 	prepared_startup();
 	kept_mark_slots();
-	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 	{
 		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
@@ -261,7 +261,7 @@ check_ids(void)
 	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	uint64		slot;
 
-	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 	{
 		const Tcb  *tcb = (const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
@@ -320,7 +320,7 @@ mark_commit_log(void)
 	int			n = 0;
 	uint64		slot;
 
-	for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 	{
 		const Tcb  *tcb = (const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
@@ -401,12 +401,12 @@ txn_resolve_leftovers(void)
 		check_ids();
 		mark_commit_log();
 		txn_recovering = true;
-		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
 		txn_recovering = false;
 
 		/* their row locks, when nobody else's words are in the way any more */
-		for (slot = 0; slot < PoolSuper->tcbs.count; slot++)
+		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 		{
 			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 

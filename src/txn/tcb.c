@@ -522,10 +522,10 @@ txn_tcb_of_slot(uint32 slot)
 	PmVector   *tcbs = &PoolSuper->tcbs;
 	uint64		last = slot | (TXN_RING - 1);
 
-	if (slot >= *(volatile uint64 *) &tcbs->count)
+	if (slot >= pm_vector_count(tcbs))
 	{
 		LWLockAcquire(txn_lwlock(TXN_LWLOCK_GROW), LW_EXCLUSIVE);
-		if (slot >= tcbs->count)
+		if (slot >= pm_vector_count(tcbs))
 		{
 			pm_vector_reserve(tcbs, last, PM_OWNER_TXN, 0);
 			pm_vector_publish(tcbs, last + 1);
@@ -720,9 +720,9 @@ txn_visit(TxnVisitor fn, void *arg)
 
 	if (TxnShmem == NULL || pool_status() != POOL_READY)
 		return;
-	for (slot = 0; slot < Max(TxnShmem->nslots, PoolSuper->tcbs.count); slot++)
+	for (slot = 0; slot < Max(TxnShmem->nslots, pm_vector_count(&PoolSuper->tcbs)); slot++)
 	{
-		const Tcb  *tcb = slot < PoolSuper->tcbs.count ?
+		const Tcb  *tcb = slot < pm_vector_count(&PoolSuper->tcbs) ?
 			(const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot) : NULL;
 		uint64		state = tcb ? word_read(&tcb->state) : 0;
 		bool		leftover = TCB_STATE(state) != TCB_FREE && TCB_LIFE(state) != TxnShmem->life;

@@ -49,7 +49,8 @@ typedef struct TreeTuple
 {
 	struct TreeTuple *next;		/* in a list of retired ones */
 	pg_atomic_uint32 refs;		/* in the pool: life of the last use */
-	uint32		size;
+	uint16		size;
+	uint16		check;			/* in the pool: of size and tuple */
 	IndexTupleData tuple;		/* and what follows it */
 } TreeTuple;
 
@@ -62,7 +63,7 @@ typedef enum TreePlacement
 } TreePlacement;
 
 /*
- * Node.  version: bit 0 latched, bit 1 obsolete, 2..31 count changes and are
+ * Node.  n, check, level and life change by one store.  version: bit 0 latched, bit 1 obsolete, 2..31 count changes and are
  * never reset within a server life, 32..63 the life: that of an earlier one
  * reads as neither latched nor obsolete.  Leaf: n entries at data.  Inner node
  * (level > 0): n separators and n + 1 children, the children first; separator i
@@ -71,7 +72,8 @@ typedef enum TreePlacement
 typedef struct TreeNode
 {
 	uint64		version;
-	uint16		n;
+	uint8		n;
+	uint8		check;			/* inner nodes in the pool: of n, level, separators */
 	uint16		level;			/* 0: leaf */
 	uint32		life;			/* in the pool: of the last use of the slot */
 	uint8		data[TREE_NODE_DATA];
@@ -93,7 +95,7 @@ typedef struct Tree
 	bool		has_tuples;
 	uint8		placement;		/* TreePlacement */
 	uint32		life;			/* of the server, as in versions of nodes */
-	uint64		ref_base;		/* address = ref_base + reference to a child */
+	uint64		ref_base;		/* address = ref_base + low 48 bits of a reference to a child */
 
 	TreeNode   *root;			/* changed under the old root's latch */
 	TreeSpace  *space;			/* NULL: everything is in DRAM */
@@ -195,6 +197,12 @@ extern void tree_complete(Tree *tree);
  * fence of each leaf.  NULL: the arena is full.
  */
 extern Tree *tree_open(StoreHeader *store, LWLock *grow_lock);
+
+/* What is wrong with the header of a tree in the pool, or NULL; raises no error. */
+extern const char *tree_header_problem(const StoreHeader *store);
+
+/* The error for damage in a tree of the pool */
+pg_noreturn extern void tree_damaged(const char *problem);
 
 static inline bool
 tree_in_pool(const Tree *tree)

@@ -108,6 +108,16 @@ extern void pm_visit_allocations(StoreId owner, PmAllocationVisitor fn, void *ar
 
 extern void pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems);
 
+/* Published length */
+static inline uint64
+pm_vector_count(const PmVector *v)
+{
+	return PM_UNSEAL(*(const volatile PmSealed *) &v->length);
+}
+
+/* What is wrong with the vector itself (not with its elements), or NULL */
+extern const char *pm_vector_problem(const PmVector *v, uint32 elem_size);
+
 static inline int
 pm_vector_chunk(const PmVector *v, uint64 i, uint64 *within)
 {
@@ -143,7 +153,7 @@ extern void pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags);
 extern int	pm_vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags,
 								  Size *wanted);
 
-/* count = n, durable; what lies below must be durable already. */
+/* length = n, durable; what lies below must be durable already. */
 extern void pm_vector_publish(PmVector *v, uint64 n);
 
 #endif							/* SOFORT_PMEM_ALLOC_H */

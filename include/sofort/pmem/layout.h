@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	10
+#define SOFORT_LAYOUT_VERSION	11
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -33,15 +33,47 @@
 #define PM_MAX_EXTENTS			63
 
 /*
- * PMPtr: a reference on the medium.  High 16 bits: pool id (1 = the pool),
- * low 48 bits: offset in the pool file.  0 is the null reference.
+ * Self-checking words.  A word that has bits to spare carries a check of the
+ * others, so that it changes by one store and is right by itself; see
+ * src/pmem/README.md, "Damage".  The top n bits (n >= 8) of a product with this
+ * factor differ whenever one bit of the other factor does: it has no run of
+ * more than seven equal bits, but for the zeroes that a shift lets in behind its
+ * lowest 1.
+ */
+#define PM_CHECK_FACTOR			UINT64CONST(0x9e3779b97f4a7c15)
+#define PM_CHECK(value, bits)	(((uint64) (value) * PM_CHECK_FACTOR) >> (64 - (bits)))
+
+/*
+ * PMPtr: a reference on the medium.  Bits 0..47: offset in the pool file; bit
+ * 48: set; bits 49..63: check of the offset.  0 is the null reference.
  */
 typedef uint64 PMPtr;
 
 #define PM_NULL					((PMPtr) 0)
-#define PM_POOL_ID				UINT64CONST(1)
 #define PM_OFFSET_BITS			48
 #define PM_OFFSET_MASK			((UINT64CONST(1) << PM_OFFSET_BITS) - 1)
+#define PM_REF(offset) \
+	((uint64) (offset) | (UINT64CONST(1) << PM_OFFSET_BITS) | (PM_CHECK(offset, 15) << 49))
+
+static inline bool
+pm_ref_is_valid(PMPtr p)
+{
+	return p == PM_REF(p & PM_OFFSET_MASK);
+}
+
+/* A number below 2^32 and its check; 0 stays 0. */
+typedef uint64 PmSealed;
+
+#define PM_SEAL(n)				((uint64) (n) | (PM_CHECK(n, 32) << 32))
+#define PM_UNSEAL(w)			((uint64) (uint32) (w))
+#define PM_SEALED_RIGHT(w)		((w) == PM_SEAL(PM_UNSEAL(w)))
+
+/* The same for 16 bits in 32 */
+#define PM_SEAL16(n)			((uint32) (n) | (uint32) (PM_CHECK(n, 16) << 16))
+#define PM_SEALED16_RIGHT(w)	((w) == PM_SEAL16((w) & 0xffff))
+
+/* Small numbers that differ in many bits */
+#define PM_CODE32(n)			((uint32) (n) * 0x11111111)
 
 /*
  * Owner of an allocation: the pool-unique id of a store, never reused, or one
@@ -56,9 +88,15 @@ typedef uint64 StoreId;
 #define PM_OWNER_TXN			UINT64CONST(2)
 #define PM_FIRST_STORE_ID		UINT64CONST(16)
 
+/* A StoreId on the medium, with a check in the other bits; 0 stays 0. */
+#define PM_SEAL_ID(id)			((uint64) (id) | (PM_CHECK(id, 28) << PM_OWNER_BITS))
+#define PM_UNSEAL_ID(w)			((StoreId) ((w) & PM_OWNER_MASK))
+#define PM_SEALED_ID_RIGHT(w)	((w) == PM_SEAL_ID(PM_UNSEAL_ID(w)))
+
 /*
  * Segment word, one per granule, at the head of each extent.
- *	 bits  0..3   state: 0 free, 1 segment, 2 slab
+ *	 bits  0..1   state: 0 free, 1 segment, 2 slab
+ *	 bit   3	  makes the number of bits that are set even
  *	 bits  4..27  segment: number of granules; slab: size class
  *	 bits 28..63  owner
  * Only the word of a segment's first granule is set.
@@ -66,11 +104,19 @@ typedef uint64 StoreId;
 #define SEGWORD_FREE			0
 #define SEGWORD_SEGMENT			1
 #define SEGWORD_SLAB			2
-#define SEGWORD_STATE(w)		((int) ((w) & 0xf))
+#define SEGWORD_STATE(w)		((int) ((w) & 0x7))
+#define SEGWORD_PARITY			0x8
 #define SEGWORD_COUNT(w)		((uint32) (((w) >> 4) & 0xffffff))
 #define SEGWORD_OWNER(w)		((StoreId) ((w) >> 28))
-#define SEGWORD_MAKE(state, count, owner) \
-	((uint64) (state) | ((uint64) (count) << 4) | ((uint64) (owner) << 28))
+#define SEGWORD_IS_RIGHT(w)		(__builtin_parityll(w) == 0)
+
+static inline uint64
+segword_make(int state, uint32 count, StoreId owner)
+{
+	uint64		w = (uint64) state | ((uint64) count << 4) | (owner << 28);
+
+	return __builtin_parityll(w) ? w | SEGWORD_PARITY : w;
+}
 
 /* One extent: a large libpmemobj object, aligned inward to 2 MB. */
 typedef struct PoolExtent
@@ -88,9 +134,11 @@ typedef struct ExtentHeader
 	uint64		magic;
 	uint64		ngranules;		/* granules for data */
 	uint64		first_granule_offset;	/* in the pool file */
-	uint64		words_prepared; /* words below are backed by storage and
+	PmSealed	words_prepared; /* words below are backed by storage and
 								 * valid; those at or above were never used */
-	uint64		spare[4];
+	uint32		crc;			/* of the first three */
+	uint32		unused;
+	uint64		spare[3];
 } ExtentHeader;
 
 /* What a pool must agree on with the server that opens it. */
@@ -116,22 +164,28 @@ typedef struct PoolRoot
 	uint32		nextents;
 	PoolExtent	extents[PM_MAX_EXTENTS];
 	uint64		superblock_offset;	/* first data granule of extent 0 */
+	uint32		crc;			/* CRC-32C of all before, magic set */
+	uint32		unused;
 } PoolRoot;
 
 /*
  * PmVector: an array that grows in place.  Chunk 0 holds 2^first_shift
  * elements, chunk k > 0 as many as all chunks before it.  An element never
- * moves.  "count" is the published length: what lies below it is durable.
+ * moves.  "length" is the published one: what lies below it is durable.
  */
 #define PM_VECTOR_CHUNKS		30
 
 typedef struct PmVector
 {
-	uint64		count;
+	PmSealed	length;			/* pm_vector_count() */
 	uint32		elem_size;
-	uint32		first_shift;
+	uint16		first_shift;
+	uint16		check;			/* of both, PM_VECTOR_CHECK */
 	PMPtr		chunks[PM_VECTOR_CHUNKS];
 } PmVector;
+
+#define PM_VECTOR_CHECK(elem_size, first_shift) \
+	((uint16) PM_CHECK(((uint64) (elem_size) << 16) | (first_shift), 16))
 
 /*
  * Superblock: the pool's mutable roots.  Occupies the first data granule of
@@ -149,7 +203,7 @@ typedef struct PoolSuperblock
 {
 	uint64		magic;
 	uint32		layout_version;
-	uint32		flags;			/* SUPERBLOCK_ bits */
+	uint32		flags;			/* SUPERBLOCK_ bits, PM_SEAL16 */
 	PoolIdentity identity;
 	uint64		redo_nonce[2];	/* of the redo log that belongs to the file; 0:
 								 * the file is complete without one */
@@ -160,7 +214,7 @@ typedef struct PoolSuperblock
 	uint64		hw_sequence;	/* sequence number of the last mark */
 	uint64		hw_xid;			/* FullTransactionId: no xid in the pool is
 								 * above it */
-	uint64		next_store_id;	/* ids below were handed out */
+	uint64		next_store_id;	/* ids below were handed out; PM_SEAL_ID */
 	uint64		hw_filed;		/* while SUPERBLOCK_MARK_PENDING: the control
 								 * file holds this or hw_sequence */
 	uint64		backup_lsn;		/* of a copy: end of the restore point's record */
@@ -241,7 +295,7 @@ typedef struct AllocIntents
 
 /*
  * Slab: a granule cut into slots of one size class.  Slot i belongs to
- * owner[i] (0 = free).  Slots follow at slots_offset.
+ * owner[i] (PM_SEAL_ID; 0 = free).  Slots follow at slots_offset.
  */
 typedef struct SlabHeader
 {
@@ -357,11 +411,11 @@ typedef struct KeptRecord
 typedef enum StoreState
 {
 	STORE_FREE = 0,
-	STORE_LIVE = 1,				/* created, perhaps by an open transaction */
-	STORE_DROPPING = 2			/* its segments may be freed already */
+	STORE_LIVE = PM_CODE32(1),	/* created, perhaps by an open transaction */
+	STORE_DROPPING = PM_CODE32(2)	/* its segments may be freed already */
 } StoreState;
 
-/* StoreHeader.flags */
+/* StoreHeader.flags: bits 0..15 of the word */
 #define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
 #define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
 #define STORE_CHAINS_DIFFER		UINT64CONST(4)	/* store_chains_differ() */
@@ -377,20 +431,21 @@ typedef struct StoreHeader
 {
 	uint32		magic;
 	uint32		state;			/* StoreState */
-	StoreId		id;
+	uint64		sealed_id;		/* PM_SEAL_ID; store_id_of() */
 	Oid			spc_oid;		/* 0: the default tablespace of its database */
 	Oid			db_oid;
 	Oid			rel_number;
 	Oid			rel_oid;		/* when created: for messages only */
-	uint64		flags;
-	uint64		nblocks;		/* blocks at or above were never used */
+	uint64		flag_word;		/* bits 0..31: STORE_ flags, PM_SEAL16; 32..63: CRC-32C of
+								 * magic, id, spc_oid to rel_oid; store_flags() */
+	PmSealed	nblocks;		/* blocks at or above were never used */
 	PMPtr		tree;			/* STORE_TREE: TreeHeader */
 
 	/* how TIDs are numbered (src/store/tid.c); written as one word, while empty */
 	uint16		tid_rows;		/* rows in a block of PostgreSQL's: in all, or in the first */
 	uint16		tid_first;		/* these blocks, which hold the rows of blocks 0 to 4 */
 	uint16		tid_fill;		/* not 0: in all, and so many of them are for insertions */
-	uint16		tid_pad;
+	uint16		tid_check;		/* PM_CHECK of the three, 16 bits */
 
 	PmVector	blocks;			/* of PMPtr to BlockHeader; 0 = no block */
 	PmVector	columns;		/* of ColumnHeader */
@@ -400,8 +455,8 @@ typedef struct StoreHeader
 typedef enum ColumnState
 {
 	COLUMN_FREE = 0,
-	COLUMN_LIVE = 1,
-	COLUMN_DROPPED = 2			/* its creating transaction aborted */
+	COLUMN_LIVE = PM_CODE32(1),
+	COLUMN_DROPPED = PM_CODE32(2)	/* its creating transaction aborted */
 } ColumnState;
 
 /* A column: (attnum, type, creating transaction). */
@@ -414,10 +469,15 @@ typedef struct ColumnHeader
 	char		attalign;
 	char		attstorage;
 	bool		attbyval;
-	uint8		dict_placement; /* asked for: DictPlacement + 1; 0: the default */
+	uint8		dict_placement; /* asked for: COLUMN_PLACEMENT(DictPlacement); 0: the default */
 	PMPtr		dictionary;		/* DictionaryHeader of the current generation */
-	uint64		pad[5];
+	uint32		crc;			/* CRC-32C of attnum to attbyval */
+	uint32		unused;
+	uint64		pad[4];
 } ColumnHeader;
+
+/* Differ in many bits, as states do */
+#define COLUMN_PLACEMENT(p)		((uint8) (((p) + 1) * 0x55))
 
 typedef enum ColumnEncoding
 {
@@ -463,7 +523,9 @@ typedef struct ShapeHeader
 	uint32		record_stride;
 	uint32		null_offset;	/* of the NULL bitmap, within the record */
 	uint32		block_size;		/* bytes, for "capacity" rows */
-	uint64		pad[5];
+	uint32		crc;			/* CRC-32C of all else, with crc = 0 */
+	uint32		unused;
+	uint64		pad[4];
 	ShapeColumn columns[FLEXIBLE_ARRAY_MEMBER];
 } ShapeHeader;
 
@@ -477,7 +539,9 @@ typedef struct BlockHeader
 	uint64		block_number;
 	PMPtr		links;			/* uint64[capacity]; 0 = none yet */
 	PMPtr		successors;		/* uint64[capacity]; 0 = none yet */
-	uint64		spare[3];
+	uint32		crc;			/* CRC-32C of magic to block_number */
+	uint32		unused;
+	uint64		spare[2];
 } BlockHeader;
 
 /* Begin and end word of a row version: the head of its record. */
@@ -498,7 +562,9 @@ typedef struct RunHeader
 	uint64		first_block;
 	StoreId		store;
 	uint64		block_size;
-	uint64		pad[4];
+	uint32		crc;			/* CRC-32C of all before */
+	uint32		unused;
+	uint64		pad[3];
 } RunHeader;
 
 /* Where the index of a dictionary lies. */
@@ -509,7 +575,12 @@ typedef enum DictPlacement
 	DICT_HYBRID = 2				/* the latest values in DRAM */
 } DictPlacement;
 
-/* A dictionary: code -> value.  The index value -> code is secondary data. */
+/*
+ * A dictionary: code -> value.  The index value -> code is secondary data.  A value
+ * by reference is followed by the CRC-32C of its bytes (as a value by reference in
+ * a row is); those of fixed-length ones are in "checks", which is as long as
+ * "values": 0 while its value is replaced, never 0 else.
+ */
 typedef struct DictionaryHeader
 {
 	StoreId		store;
@@ -518,10 +589,13 @@ typedef struct DictionaryHeader
 	int16		attlen;			/* >0: fixed-width elements; -1, -2: PMPtrs */
 	char		attalign;
 	bool		attbyval;
-	uint32		placement;		/* DictPlacement: where the index lies */
+	uint32		placement;		/* DictPlacement, PM_CODE32: where the index lies */
 	PMPtr		index;			/* DictMedia: pmem, hybrid */
-	uint64		pad[4];
+	uint32		crc;			/* CRC-32C of store to attbyval */
+	uint32		unused;
+	uint64		pad[3];
 	PmVector	values;
+	PmVector	checks;			/* of uint32; its own length is not used */
 } DictionaryHeader;
 
 /*
@@ -533,9 +607,9 @@ typedef struct DictionaryHeader
 typedef struct DictMedia
 {
 	uint32		magic;
-	uint32		unused;
+	uint32		crc;			/* CRC-32C of magic, mask, covered */
 	uint64		mask;			/* slots - 1 */
-	uint64		used;			/* slots that are not empty */
+	PmSealed	used;			/* slots that are not empty */
 	uint64		covered;		/* hybrid: no code at or above it is here */
 	PMPtr		older;			/* the one it has replaced, until that is freed */
 	uint64		pad[3];
@@ -597,7 +671,9 @@ typedef struct TreeHeader
 	uint64		collations;		/* versions of the key's collations, hashed */
 	PMPtr		root;			/* pmem: changed by one store */
 	PMPtr		first_leaf;		/* hybrid: changed by no one */
-	uint64		pad0[3];
+	uint32		crc;			/* CRC-32C of magic to collations, and of format */
+	uint32		unused0;
+	uint64		pad0[2];
 
 	uint64		entries;		/* never flushed: an estimate after power loss */
 	uint64		bytes;			/* of chunks; likewise */
@@ -612,32 +688,40 @@ typedef struct TreeChunk
 	uint32		class;			/* leaves, inner nodes, or tuples of a size */
 	uint32		slot_size;
 	uint32		nslots;
-	uint64		pad[6];
+	uint32		crc;			/* CRC-32C of all before */
+	uint32		unused;
+	uint64		pad[5];
 } TreeChunk;
 
 #define SOFORT_LEAF_SLOTS		56
 
 /*
  * Leaf.  Entry i is there if bit i of state is set; it is complete before.
- * Bit 56 of state says which "next" holds.  version, n, list, fingerprint are
- * volatile: those of an earlier life are made anew at the first visit.
+ * Bit 56 of state says which "next" holds, bit 63 makes the number of bits that
+ * are set even.  version, n, list, fingerprint are volatile: those of an earlier
+ * life are made anew at the first visit.
+ *
+ * check: bit i of each is a parity of entry i, bit 56 of the lower fence; they are
+ * stored before the bit of the entry in state, which is in the same line.
  */
 typedef struct TreeLeafNode
 {
 	uint64		version;		/* as in inner nodes */
-	uint16		n;				/* bits that are set */
+	uint8		n;				/* bits that are set */
+	uint8		unused;
 	uint16		level;			/* 0 */
 	uint32		life;			/* in which the slot was last taken or freed */
 	uint64		state;
 	PMPtr		next[2];		/* hybrid: the leaf to the right; 0: none */
 	uint64		list;			/* of free or retired nodes */
-	uint64		pad[2];
+	uint64		check[2];
 	uint8		fingerprint[64];
 	uint8		data[FLEXIBLE_ARRAY_MEMBER];	/* lower fence, entries */
 } TreeLeafNode;
 
 #define LEAF_SLOTS_MASK			((UINT64CONST(1) << SOFORT_LEAF_SLOTS) - 1)
 #define LEAF_SECOND_NEXT		(UINT64CONST(1) << SOFORT_LEAF_SLOTS)
+#define LEAF_PARITY				(UINT64CONST(1) << 63)
 
 StaticAssertDecl(sizeof(RedoHeader) == 80 && sizeof(RedoChunk) == 64 && sizeof(RedoEntry) == 72,
 				 "on-media size");
@@ -660,7 +744,7 @@ StaticAssertDecl(offsetof(ShapeHeader, columns) == PM_LINE, "on-media offset");
 StaticAssertDecl(sizeof(BlockHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(RowWords) == 16, "on-media size");
 StaticAssertDecl(sizeof(RunHeader) == PM_LINE, "on-media size");
-StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 256, "on-media size");
+StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 2 * 256, "on-media size");
 StaticAssertDecl(offsetof(DictMedia, slot) == PM_LINE, "on-media offset");
 StaticAssertDecl(offsetof(WorkloadRecord, fingerprint) == 24, "the CRC begins here");
 StaticAssertDecl(sizeof(WorkloadRecord) == 4 * PM_LINE, "on-media size");

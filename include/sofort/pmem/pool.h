@@ -9,6 +9,7 @@
 #define SOFORT_PMEM_POOL_H
 
 #include "access/xlog_internal.h"
+#include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
 
 /* GUCs (defined in src/sofort.c) */
@@ -36,17 +37,34 @@ typedef enum PoolStatus
 extern char *PoolBase;
 extern PoolSuperblock *PoolSuper;
 
+/*
+ * Damage.  pm_damaged() raises the error for what is damaged in the pool (named by
+ * "what"); pm_crc() is the CRC-32C of some bytes.
+ */
+pg_noreturn extern void pm_damaged(const char *what);
+pg_noreturn extern void pm_damaged_reference(PMPtr p);
+extern uint32 pm_crc(const void *bytes, Size len);
+
+/* Raises an error for a reference that is damaged. */
 static inline void *
 pm_deref(PMPtr p)
 {
-	Assert((p >> PM_OFFSET_BITS) == PM_POOL_ID);
+	if (unlikely(!pm_ref_is_valid(p)))
+		pm_damaged_reference(p);
 	return PoolBase + (p & PM_OFFSET_MASK);
+}
+
+/* NULL instead, also for PM_NULL: where an error would do harm, and for checks. */
+static inline void *
+pm_deref_quietly(PMPtr p)
+{
+	return pm_ref_is_valid(p) ? PoolBase + (p & PM_OFFSET_MASK) : NULL;
 }
 
 static inline PMPtr
 pm_ptr(const void *addr)
 {
-	return (PM_POOL_ID << PM_OFFSET_BITS) | (uint64) ((const char *) addr - PoolBase);
+	return PM_REF((uint64) ((const char *) addr - PoolBase));
 }
 
 /* Shared memory; called from the hooks in sofort.c. */

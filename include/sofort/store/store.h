@@ -63,6 +63,31 @@ typedef struct ShapeReader
 	ShapeAttr	attr[FLEXIBLE_ARRAY_MEMBER];	/* natts of the tuple descriptor */
 } ShapeReader;
 
+/* ---- words of the header ---- */
+
+static inline StoreId
+store_id_of(const StoreHeader *header)
+{
+	return PM_UNSEAL_ID(header->sealed_id);
+}
+
+/* STORE_ */
+static inline uint64
+store_flags(const StoreHeader *header)
+{
+	return *(const volatile uint64 *) &header->flag_word & 0xffff;
+}
+
+/* Durable */
+extern void store_set_flags(StoreHeader *header, uint64 flags);
+
+/* Blocks that are counted, holes included */
+static inline uint64
+store_block_count(const StoreHeader *header)
+{
+	return PM_UNSEAL(word_read(&header->nblocks));
+}
+
 typedef struct StoreDesc
 {
 	StoreId		id;
@@ -533,6 +558,7 @@ extern void store_inherit_placements(const RelFileLocator *from, const RelFileLo
 
 /* Structural check; index-independent.  report as in pool.h. */
 typedef void (*StoreReport) (void *arg, const char *kind, const char *place, const char *problem);
+extern bool store_verify_metadata(Relation rel, StoreReport report, void *arg);
 extern void store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg);
 
 #endif							/* SOFORT_STORE_STORE_H */

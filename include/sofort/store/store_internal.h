@@ -223,6 +223,7 @@ typedef struct StoreNode
 	StoreShared *shared;		/* made at first use */
 	bool		this_life;		/* created since the server started */
 	bool		emptied;		/* unlogged, and the server had crashed */
+	const char *damage;			/* what is wrong with the header, or NULL */
 	struct StoreNode *next_by_id;
 	struct StoreNode *next_by_locator;
 } StoreNode;
@@ -234,7 +235,8 @@ typedef enum AttrKind
 	ATTR_MISSING,				/* absent: plan->missing */
 	ATTR_BYVAL1, ATTR_BYVAL2, ATTR_BYVAL4, ATTR_BYVAL8,
 	ATTR_IN_PLACE,				/* by reference: points into the row */
-	ATTR_POINTER,				/* PMPtr in the row */
+	ATTR_INLINE,				/* the same, a varlena of at most chunk0 bytes */
+	ATTR_POINTER,				/* PMPtr in the row; to a varlena if chunk0 is 1 */
 	ATTR_NARROW,				/* the low 4 bytes of an 8-byte value */
 	ATTR_CODE1_2, ATTR_CODE1_4, /* one-byte code, value of 2, 4 bytes */
 	ATTR_CODE					/* any other dictionary column */
@@ -364,6 +366,8 @@ extern void desc_mark_stale(StoreId id);
 extern void desc_refresh_columns(StoreDesc *store);
 extern ShapePlan *plan_compile(StoreDesc *store, uint32 shape);
 
+extern void plan_minipages(ShapePlan *p, const ShapeHeader *s);
+
 static inline ShapePlan *
 plan_get(StoreDesc *store, uint32 shape)
 {
@@ -372,6 +376,76 @@ plan_get(StoreDesc *store, uint32 shape)
 	if (likely(shape < local->nplans && local->plans[shape] != NULL))
 		return local->plans[shape];
 	return plan_compile(store, shape);
+}
+
+/* ---- media.c: checksums ---- */
+extern uint64 store_flag_word(const StoreHeader *header, uint64 flags);
+extern uint32 column_crc(const ColumnHeader *c);
+extern uint32 shape_crc(const ShapeHeader *s);
+extern uint32 block_crc(const BlockHeader *b);
+extern uint32 run_crc(const RunHeader *run);
+extern uint32 dictionary_crc(const DictionaryHeader *d);
+extern uint32 dict_media_crc(const DictMedia *media);
+extern uint32 dictionary_check(const void *bytes, Size len);
+extern ShapePlan *row_check_plan(const ShapeHeader *shape);
+extern const char *store_identity_problem(const StoreHeader *header);
+extern const char *store_header_problem(const StoreHeader *header);
+extern bool store_metadata_problem(const StoreHeader *header, char *problem, Size size);
+extern const char *column_problem(const ColumnHeader *c);
+extern const char *shape_problem(const StoreHeader *header, const ShapeHeader *s, uint64 id);
+extern const char *dictionary_problem(const StoreHeader *header, const ColumnHeader *c,
+									  uint64 column);
+extern const char *dict_media_problem(const DictionaryHeader *d);
+extern const char *block_problem(const StoreHeader *header, const BlockHeader *b, uint64 number);
+
+static inline DictPlacement
+dictionary_placement_of(const DictionaryHeader *d)
+{
+	return (DictPlacement) (d->placement & 0xf);
+}
+
+/* Bytes of a row in one array, folded into 8 */
+static inline uint64
+fold_bytes(uint64 sum, const char *p, uint32 n)
+{
+	uint64		word;
+
+	for (; n >= sizeof(word); n -= sizeof(word), p += sizeof(word))
+	{
+		memcpy(&word, p, sizeof(word));
+		sum ^= word;
+	}
+	if (n > 0)
+	{
+		word = 0;
+		memcpy(&word, p, n);
+		sum ^= word;
+	}
+	return sum;
+}
+
+/* Three parities, each of every third bit (the first also of bit 63) */
+static inline uint64
+fold_check(uint64 sum)
+{
+	const uint64 third = UINT64CONST(0x9249249249249249);
+
+	return (uint64) __builtin_parityll(sum & third) |
+		(uint64) __builtin_parityll(sum & (third << 1 & ~third)) << 1 |
+		(uint64) __builtin_parityll(sum & (third << 2 & ~third)) << 2;
+}
+
+/* Check of the fields of a row, for its begin word: any single bit changes it. */
+static inline uint64
+row_check(const ShapePlan *plan, const RowRef *ref)
+{
+	uint64		sum = fold_bytes(0, (const char *) (ref->words + 1),
+								 plan->record_stride - (uint32) sizeof(RowWords));
+
+	for (int i = 0; i < plan->nminipages; i++)
+		sum = fold_bytes(sum, (const char *) ref->block + plan->mini_offset[i] +
+						 (Size) ref->index * plan->mini_stride[i], plan->mini_stride[i]);
+	return fold_check(sum);
 }
 
 /* ---- column.c ---- */
@@ -445,7 +519,29 @@ extern void dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 
 extern void dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref);
 extern bool dictionary_code_is_used(const DictUse *use, uint32 code);
 
+/* ---- decode.c ---- */
+#define STORE_LONG_VALUE	4096
+extern void value_check_long(PMPtr p);
+
+/*
+ * A varlena in the pool.  Two damaged headers could do harm: one that makes it an
+ * external datum, which is an address, and a length of up to 1 GB.
+ */
+static inline void *
+varlena_deref(PMPtr p)
+{
+	char	   *v = pm_deref(p);
+
+	if (unlikely(!VARATT_IS_1B(v) ? VARSIZE_4B(v) > STORE_LONG_VALUE : VARATT_IS_1B_E(v)))
+		value_check_long(p);
+	return v;
+}
+
 /* ---- value.c ---- */
+#define STORE_VALUE_CRC	sizeof(uint32)	/* behind a value by reference */
+extern Size value_length(int16 attlen, const void *value);
+extern void value_put_crc(void *value, Size len);
+extern const char *value_problem(int16 attlen, PMPtr p);
 extern MemoryContext value_context(void);
 extern void value_reset(void);
 extern const char *value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer);
@@ -509,6 +605,7 @@ extern void space_forget(struct StoreLocal *local);
 extern void space_free_all(StoreShared *shared);
 
 /* ---- tid.c ---- */
+extern uint16 tid_check(const uint16 *fields);
 extern void tid_note_row(Relation rel, StoreDesc *store, const Datum *values,
 						 const bool *isnull);
 extern void tid_decide(Relation rel, StoreDesc *store);

@@ -7,7 +7,8 @@
  *
  *	 bits 61..63  tag
  *	 bits 57..60  flags
- *	 bits  0..56  STAMP: FullTransactionId (57 bits)
+ *	 bits  0..56  STAMP: bits 0..47 FullTransactionId
+ *						 bits 48..56 check of all other bits
  *				  IN_PROGRESS, LOCK: bits 39..56 slot of the TCB (18 bits)
  *									 bits 25..38 generation (14 bits)
  *				  IN_PROGRESS:		 bits  0..24 command id (25 bits)
@@ -43,6 +44,8 @@
 #include "postgres.h"
 #include "access/transam.h"
 #include "nodes/lockoptions.h"
+#include "sofort/pmem/layout.h"
+#include "sofort/pmem/layout.h"
 
 #define WORD_TAG_SHIFT		61
 #define WORD_TAG_EMPTY		0
@@ -59,6 +62,9 @@
 
 /* begin word */
 #define BEGIN_HEAP_ONLY		WORD_FLAG(0)	/* no index entry points here */
+#define BEGIN_CHECK_SHIFT	(WORD_FLAG_SHIFT + 1)	/* three bits: check of the row's
+													 * fields (store) */
+#define BEGIN_CHECK_MASK	(UINT64CONST(7) << BEGIN_CHECK_SHIFT)
 
 /* end word, tags STAMP and PROGRESS */
 #define END_UPDATED			WORD_FLAG(0)	/* by UPDATE: there is a successor */
@@ -73,12 +79,15 @@
 #define WORD_MAX_COMMAND	((1U << WORD_COMMAND_BITS) - 1)
 
 #define WORD_TAG(w)			((int) ((w) >> WORD_TAG_SHIFT))
-#define WORD_XID(w)			((w) & WORD_PAYLOAD_MASK)	/* STAMP */
+#define WORD_XID_BITS		48
+#define WORD_XID(w)			((w) & ((UINT64CONST(1) << WORD_XID_BITS) - 1)) /* STAMP */
+#define WORD_CHECK_MASK		(WORD_PAYLOAD_MASK & ~((UINT64CONST(1) << WORD_XID_BITS) - 1))
 #define WORD_SLOT(w)		((uint32) (((w) >> 39) & 0x3ffff))
 #define WORD_GENERATION(w)	((uint32) (((w) >> 25) & 0x3fff))
 #define WORD_COMMAND(w)		((CommandId) ((w) & 0x1ffffff))
 #define WORD_LOCK_MODE(w)	((LockTupleMode) (((w) >> WORD_FLAG_SHIFT) & 3))
 
+/* without its check, which comes when it is stored */
 #define WORD_MAKE_STAMP(fxid) \
 	(((uint64) WORD_TAG_STAMP << WORD_TAG_SHIFT) | (uint64) (fxid))
 #define WORD_MAKE_PROGRESS(slot, gen, cid) \
@@ -107,14 +116,18 @@
  * Successor word (second vector): set when a version was updated with a change
  * of indexed columns: row id of the new root.
  *
- *	 bits 0..39 row id + 1 (0 = none), bit 63 LINK_ROOT
+ *	 bits 0..40 row id + 1 (0 = none), bit 63 LINK_ROOT; bits 41..62 check of the
+ *	 others, 0 in an empty word
  */
 #define LINK_ROOT			(UINT64CONST(1) << 63)
 #define LINK_ROW_MASK		((UINT64CONST(1) << 41) - 1)
 #define LINK_IS_SET(l)		(((l) & LINK_ROW_MASK) != 0)
 #define LINK_ROW(l)			(((l) & LINK_ROW_MASK) - 1)
-#define LINK_MAKE(row)		((uint64) (row) + 1)
-#define LINK_MAKE_ROOT(row) (LINK_ROOT | ((uint64) (row) + 1))
+#define LINK_CHECK(l)		(PM_CHECK((l) & (LINK_ROOT | LINK_ROW_MASK), 22) << 41)
+#define LINK_SEAL(l)		((l) | LINK_CHECK(l))
+#define LINK_MAKE(row)		LINK_SEAL((uint64) (row) + 1)
+#define LINK_MAKE_ROOT(row) LINK_SEAL(LINK_ROOT | ((uint64) (row) + 1))
+#define LINK_IS_RIGHT(l)	((l) == LINK_SEAL((l) & (LINK_ROOT | LINK_ROW_MASK)))
 
 static inline uint64
 word_read(const uint64 *word)
@@ -122,9 +135,43 @@ word_read(const uint64 *word)
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+/* With its check, if it is a stamp: whoever stores a word stores this. */
+static inline uint64
+word_seal(uint64 word)
+{
+	if (WORD_TAG(word) != WORD_TAG_STAMP)
+		return word;
+	word &= ~WORD_CHECK_MASK;
+	return word | (PM_CHECK(word, 9) << WORD_XID_BITS);
+}
+
+/*
+ * What is wrong with a word by itself, or NULL.  (A stamp has a check; the others
+ * live as long as their transaction, but for the marks of single lockers: of these
+ * the unused bits and the subtransaction are looked at.)
+ */
+static inline const char *
+word_problem(uint64 word, bool begin)
+{
+	int			tag = WORD_TAG(word);
+
+	if (word == WORD_EMPTY)
+		return NULL;
+	if (tag == WORD_TAG_STAMP)
+		return word == word_seal(word) && WORD_XID(word) != 0 ? NULL : "stamp is damaged";
+	if (tag == WORD_TAG_EMPTY || tag > WORD_TAG_LOCKERS ||
+		(begin ? tag > WORD_TAG_ABORTED : tag == WORD_TAG_ABORTED) ||
+		(tag == WORD_TAG_ABORTED && (word & WORD_PAYLOAD_MASK) != 0) ||
+		(tag == WORD_TAG_LOCKERS && (word & WORD_PAYLOAD_MASK) != 0) ||
+		(tag == WORD_TAG_LOCK && WORD_LOCK_SUB(word) == InvalidSubTransactionId))
+		return "word has no meaning";
+	return NULL;
+}
+
 static inline bool
 word_cas(uint64 *word, uint64 expected, uint64 desired)
 {
+	desired = word_seal(desired);
 	return __atomic_compare_exchange_n(word, &expected, desired, false,
 									   __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
 }

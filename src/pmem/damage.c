@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * damage.c
+ *	  Checksums, and the errors for what is damaged in the pool.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "pm_internal.h"
+#include "port/pg_crc32c.h"
+
+uint32
+pm_crc(const void *bytes, Size len)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, bytes, len);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+void
+pm_damaged(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("sofort pool \"%s\" is damaged: %s", pm_pool_file, what),
+			 errhint("sofort.verify() and sofort.verify_pool() find what else is damaged.")));
+}
+
+void
+pm_damaged_reference(PMPtr p)
+{
+	char		what[64];
+
+	snprintf(what, sizeof(what), "there is no reference %016llX", (unsigned long long) p);
+	pm_damaged(what);
+}

@@ -1,0 +1,260 @@
+# Single bits of a stopped server's pool are flipped, in everything that README.md, "Damage",
+# claims to be covered. Each must be found by sofort.verify() or verify_pool(), and named; the
+# server starts and never crashes, whatever is read; tables without damage stay as they were.
+# What is readable of a damaged table can be saved.
+#
+# SOFORT_FLIPS=n: about so many flips (1,000 with --long); SOFORT_SEED=n repeats them.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use SofortNode;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Fcntl qw(SEEK_SET);
+
+plan skip_all => 'heap has no pool' if $SofortNode::am ne 'sofort';
+
+my $flips = $ENV{SOFORT_FLIPS} || ($ENV{SOFORT_LONG} ? 1000 : 36);
+my $seed = $ENV{SOFORT_SEED} || time();
+srand($seed);
+note("SOFORT_SEED=$seed");
+
+my @tables = map { "t$_" } 1 .. 8;
+my $node = SofortNode->new('main');
+$node->init(conf => [ 'autovacuum = off' ]);
+$node->start;
+foreach my $t (@tables, 'sound')
+{
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE $t (id int PRIMARY KEY, word text, kind int, short varchar(20), real float8,
+			long text, digits numeric, maybe int, fixed uuid) USING sofort;
+		SELECT sofort.set_dictionary_placement('$t', 'word', 'pmem'),
+			sofort.set_dictionary_placement('$t', 'kind', 'hybrid');
+		INSERT INTO $t SELECT g, 'word ' || g % 40, g % 50 * 1000, 'short ' || g, g / 7.0,
+			repeat(md5(g::text), 2 + g % 5), g * 1234567.89, nullif(g % 3, 0), md5((g % 20)::text)::uuid
+			FROM generate_series(1, 1200) g;
+		CREATE INDEX ${t}_pmem ON $t USING sofort_index (short) WITH (placement = pmem);
+		CREATE INDEX ${t}_hybrid ON $t USING sofort_index (kind, id) WITH (placement = hybrid);
+		CREATE INDEX ${t}_tuples ON $t USING sofort_index (digits) INCLUDE (word) WITH (placement = pmem);
+		UPDATE $t SET maybe = maybe + 1, long = long || 'x' WHERE id % 7 = 0;
+		UPDATE $t SET real = real + 1 WHERE id % 21 = 0;
+		UPDATE $t SET short = short || '!' WHERE id % 50 = 0;
+		DELETE FROM $t WHERE id % 13 = 0});
+	$node->safe_psql('postgres', "VACUUM $t") if $t =~ /[2468]$/;
+}
+$node->safe_psql('postgres', 'CREATE TABLE h USING heap AS SELECT * FROM sound');
+
+my $content = "SELECT md5(string_agg(s::text, '' ORDER BY id)) FROM %s s";
+is($node->verify_problems, '', 'nothing is wrong before');
+my $expected = $node->safe_psql('postgres', sprintf($content, 'sound'));
+my %before = map { $_ => $node->safe_psql('postgres', sprintf($content, $_)) } @tables;
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->stop;
+$node->start;
+
+# ---- places ----
+
+sub places
+{
+	my ($what) = @_;
+	my %of;
+	foreach my $line (split /\n/,
+		$node->safe_psql('postgres', "SELECT class, start, bytes FROM sofort_test.places($what)"))
+	{
+		my ($class, $start, $bytes) = split /\|/, $line;
+		push @{ $of{$class}{places} }, [ $start, $bytes ];
+		$of{$class}{bytes} += $bytes;
+	}
+	return \%of;
+}
+
+# A random bit of a random class
+sub choose
+{
+	my ($of) = @_;
+	my @classes = sort keys %$of;
+	my $class = $classes[ int(rand(@classes)) ];
+	my $at = int(rand($of->{$class}{bytes}));
+	foreach my $place (@{ $of->{$class}{places} })
+	{
+		return { class => $class, offset => $place->[0] + $at, bit => int(rand(8)) }
+		  if $at < $place->[1];
+		$at -= $place->[1];
+	}
+	die 'no such place';
+}
+
+my %places;
+foreach my $t (@tables)
+{
+	$places{$t} = places("'$t'");
+	foreach my $index ("${t}_pmem", "${t}_hybrid", "${t}_tuples")
+	{
+		my $of = places("'$index'");
+		foreach my $class (keys %$of)
+		{
+			push @{ $places{$t}{$class}{places} }, @{ $of->{$class}{places} };
+			$places{$t}{$class}{bytes} += $of->{$class}{bytes};
+		}
+	}
+}
+my $pool_places = places('NULL');
+note(join(', ', map { "$_ $places{t1}{$_}{bytes}" } sort keys %{ $places{t1} }));
+note(join(', ', map { "$_ $pool_places->{$_}{bytes}" } sort keys %$pool_places));
+$node->stop;
+
+# ---- rounds ----
+
+my $saved = $node->pool_file . '.saved';
+my $data = $node->data_dir;
+sub copy { system(@_) == 0 or BAIL_OUT("@_ failed") }
+copy('cp', '--sparse=always', $node->pool_file, $saved);
+copy('cp', '-a', $data, "$data.saved");
+
+sub restore
+{
+	copy('cp', '--sparse=always', $saved, $node->pool_file);
+	copy('rm', '-rf', $data);
+	copy('cp', '-a', "$data.saved", $data);
+}
+
+sub flip
+{
+	my ($flip) = @_;
+	my $byte;
+	open(my $file, '+<', $node->pool_file) or die;
+	binmode($file);
+	sysseek($file, $flip->{offset}, SEEK_SET) or die;
+	sysread($file, $byte, 1) == 1 or die;
+	sysseek($file, $flip->{offset}, SEEK_SET) or die;
+	syswrite($file, chr(ord($byte) ^ (1 << $flip->{bit}))) == 1 or die;
+	close($file);
+}
+
+my $log_seen = 0;
+# Signs of a crash since it was asked last
+sub crashes
+{
+	my $log = slurp_file($node->logfile);
+	my @signs = substr($log, $log_seen) =~ /^.*(?:terminated by signal|PANIC|TRAP:).*$/mg;
+	$log_seen = length($log);
+	return join("\n", @signs);
+}
+crashes();
+
+sub ask
+{
+	my ($sql) = @_;
+	my ($out, $err) = ('', '');
+	$node->psql('postgres', $sql, stdout => \$out, stderr => \$err, timeout => 120);
+	return ($out, $err);
+}
+
+my (%tried, %missed, @misses);
+my ($bad_starts, $bad_crashes, $bad_others) = (0, 0, 0);
+
+sub judge
+{
+	my ($flip, $what, $finding) = @_;
+	$tried{ $flip->{class} }++;
+	return if $finding ne '';
+	$missed{ $flip->{class} }++;
+	push @misses, "$what: $flip->{class}, offset $flip->{offset} bit $flip->{bit}";
+}
+
+sub start_damaged
+{
+	my ($what) = @_;
+	return 1 if $node->start(fail_ok => 1);
+	$bad_starts++;
+	diag("does not start: $what\n" . substr(slurp_file($node->logfile), -1500));
+	return 0;
+}
+
+sub check_crashes
+{
+	my ($what) = @_;
+	my $signs = crashes();
+	return if $signs eq '';
+	$bad_crashes++;
+	diag("crash: $what\n$signs\n" . substr(slurp_file($node->logfile), -2500));
+}
+
+sub describe { join('; ', map { "$_->{class} $_->{offset}.$_->{bit}" } @_) }
+
+# One bit in each table
+sub round_of_tables
+{
+	restore();
+	my %flip = map { $_ => choose($places{$_}) } @tables;
+	flip($flip{$_}) foreach @tables;
+	my $what = join(' ', map { "$_: " . describe($flip{$_}) } @tables);
+	start_damaged($what) or return;
+	my ($others) = ask(sprintf($content, 'sound')
+		  . "; SELECT count(*) FROM sofort.verify('sound'); SELECT count(*) FROM h");
+	if ($others !~ /^$expected\n0\n1108\z/)
+	{
+		$bad_others++;
+		diag("other tables: $what: $others");
+	}
+	foreach my $t (@tables)
+	{
+		my ($out, $err) = ask("SELECT kind, place, problem FROM sofort.verify('$t') LIMIT 5");
+		judge($flip{$t}, $t, $out);
+		diag("$t: " . describe($flip{$t}) . ": verify: $err") if $err ne '';
+		# whatever is read, the server goes on
+		ask(sprintf($content, $t));
+		ask("SET enable_seqscan = off; SELECT count(long) FROM $t WHERE short >= ''");
+		ask("SET enable_seqscan = off; SELECT sum(id) FROM $t WHERE kind BETWEEN 0 AND 30000");
+	}
+	check_crashes($what);
+	$node->stop('immediate');
+}
+
+# One bit in the pool's own structures
+sub round_of_pool
+{
+	restore();
+	my $flip = choose($pool_places);
+	flip($flip);
+	start_damaged(describe($flip)) or return;
+	my ($out, $err) = ask("SELECT reason FROM sofort.pool WHERE status <> 'ready'");
+	if ($out eq '')
+	{
+		($out) = ask('SELECT kind, place, problem FROM sofort.verify_pool() LIMIT 5');
+		my ($more) = ask(q{SELECT v.problem FROM pg_class c JOIN pg_am a ON a.oid = c.relam, sofort.verify(c.oid::regclass) v
+			WHERE a.amname = 'sofort' AND c.relkind = 'r' LIMIT 5});
+		$out .= $more;
+	}
+	judge($flip, 'pool', $out);
+	my ($heap) = ask('SELECT count(*) FROM h');
+	if ($heap ne '1108')
+	{
+		$bad_others++;
+		diag('heap: ' . describe($flip));
+	}
+	ask(sprintf($content, $_)) foreach 't1', 'sound';
+	check_crashes(describe($flip));
+	$node->stop('immediate');
+}
+
+my $pool_rounds = int($flips / 8) || 1;
+my $table_rounds = int(($flips - $pool_rounds + @tables - 1) / @tables);
+round_of_tables() foreach 1 .. $table_rounds;
+round_of_pool() foreach 1 .. $pool_rounds;
+
+my $n = 0;
+$n += $_ foreach values %tried;
+note("$n bits flipped: " . join(', ', map { "$_ $tried{$_}" } sort keys %tried));
+is(join("\n", @misses), '', "every one of $n flipped bits is found");
+is($bad_starts, 0, 'the server starts');
+is($bad_crashes, 0, 'nothing crashes');
+is($bad_others, 0, 'other tables are as they were');
+
+$node->stop('immediate');
+unlink($saved);
+copy('rm', '-rf', "$data.saved");
+done_testing();
