@@ -137,6 +137,33 @@ for my $round (1, 2)
 }
 is(sql(q{SELECT count(*), min(a), max(a) FROM y WHERE a BETWEEN 100 AND 299}), '200|100|299', 'a range of scattered keys');
 
+# Blocks that heap-only updates have filled: at the beginning (where rows were deleted), in the middle
+# of rows, and after them, whole segments of them.
+sql(q{
+	CREATE TABLE h (k int, t varchar(15) COLLATE "C", n int) USING sofort;
+	INSERT INTO h SELECT i, lpad(i::text, 15, '0'), 0 FROM generate_series(1, 40000) i;
+	CREATE INDEX h_k ON h USING sofort_index (k);
+	CREATE INDEX h_t ON h USING sofort_index (t);
+	DELETE FROM h WHERE k <= 3000 OR k BETWEEN 11000 AND 13000});
+sql('VACUUM h');
+sql('UPDATE h SET n = n + 1 WHERE k % 5 = 0');
+sql('BEGIN; UPDATE h SET n = n - 100; ROLLBACK');
+sql('UPDATE h SET n = n + 1 WHERE k % 3 = 0');
+sql('INSERT INTO h SELECT NULL, NULL, i FROM generate_series(1, 3) i; INSERT INTO h SELECT 1, NULL, i FROM generate_series(1, 3) i; ANALYZE h');
+$node->kill9;
+$node->start;
+foreach my $where ('k = 3001', 'k = 3000', 'k = 40000', 'k < 3010', 'k <= 3000', 'k > 39990', 'k BETWEEN 10990 AND 13010', 'k BETWEEN 10998 AND 11001',
+	'k IS NULL', 'k = 1', 'k < 2', "t = '000000000003001'", "t < '000000000003010'", "t > '000000000039990'", 't IS NULL',
+	"t BETWEEN '000000000010995' AND '000000000013004'", 'k IN (SELECT i * 997 FROM generate_series(1, 41) i)',
+	"t IN (SELECT lpad((i * 997)::text, 15, '0') FROM generate_series(1, 41) i)")
+{
+	my $query = "SELECT count(*), sum(k), sum(n), max(t) FROM h WHERE $where";
+	like(sql("SET enable_bitmapscan = off; EXPLAIN $query"), qr/Index Scan using h_[kt]/, "$where: by index");
+	is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
+		"$where: blocks of versions");
+}
+is(sql(q{SELECT count(*) FROM sofort.indexes WHERE index IN ('h_k'::regclass, 'h_t'::regclass) AND status = 'partial'}), '2', 'not complete meanwhile');
+
 $node->stop;
 $node->teardown_node;
 done_testing();

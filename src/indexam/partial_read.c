@@ -601,30 +601,82 @@ zone_of_integers(Collector *c, ZoneBlock *zone, int n)
 	zone->max.lo = 0;
 }
 
+/* One of the rows whose order keys are there */
 static void
-make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
+zone_add_row(Collector *c, ZoneBlock *zone, bool *has_null, int row)
 {
-	ZoneBlock  *zone = &zones->blocks[i];
+	if (c->states[row] == STORE_VALUE)
+		zone_add(zone, c->order[row], c->order[row]);
+	else if (c->states[row] == STORE_VALUE_NULL)
+		*has_null = true;
+}
+
+/* Of all that lies in the block, free rows and old versions included */
+static int
+zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
+{
 	bool		all_values;
 	int			n = read_leading(c, block, &all_values);
 	int			k;
 
 	zone->min = order_max;
 	zone->max = order_min;
+	*has_null = false;
 	if (n > 0 && all_values && is_one_integer(c))
 		zone_of_integers(c, zone, n);
 	else
 	{
 		order_rows(c, block, n);
 		for (k = 0; k < n; k++)
-		{
-			if (c->states[k] == STORE_VALUE)
-				zone_add(zone, c->order[k], c->order[k]);
-			else if (c->states[k] == STORE_VALUE_NULL)
-				zones->has_null[i] = zones->any_null = true;
-		}
+			zone_add_row(c, zone, has_null, k);
 	}
+	return n;
+}
+
+/* Of the roots alone, with a line read for each row.  The block's columns were read. */
+static void
+zone_of_roots(Collector *c, BlockNumber block, int nrows, ZoneBlock *zone, bool *has_null)
+{
+	uint8		index[SOFORT_BLOCK_ROWS];
+	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
+	int			k;
+
+	zone->min = order_max;
+	zone->max = order_min;
+	*has_null = false;
+	order_rows(c, block, nrows);
+	for (k = 0; k < n; k++)
+		zone_add_row(c, zone, has_null, index[k]);
+}
+
+static bool
+zones_ascend(const ZoneBlock *before, const ZoneBlock *zone)
+{
+	return !order_less(zone->min, before->min) && !order_less(zone->max, before->max);
+}
+
+/*
+ * Blocks that were filled by updates have rows from everywhere, but hardly a root.  They
+ * stand out by their zones: only then it is worth looking at the words of all rows.  A
+ * block without roots gets the end of the zone before it, which keeps zones ascending.
+ */
+static void
+make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
+{
+	ZoneBlock  *zone = &zones->blocks[i];
+	const ZoneBlock *before = i > 0 ? zone - 1 : NULL;
+	bool		has_null;
+	int			n = zone_of_rows(c, block, zone, &has_null);
+
+	if (n > 0 && (before == NULL || !zones_ascend(before, zone)))
+		zone_of_roots(c, block, n, zone, &has_null);
+	zones->has_null[i] = has_null;
+	zones->any_null |= has_null;
 	zone_add(&zones->all, zone->min, zone->max);
+	if (order_less(zone->max, zone->min))
+		zone->min = zone->max = before != NULL ? before->max : order_min;
+	if (before != NULL && !zones_ascend(before, zone))
+		zones->ascending = false;
 }
 
 /*
@@ -658,14 +710,7 @@ segment_zones(Collector *c, uint32 number)
 	zones->all.max = order_min;
 	zones->ascending = true;
 	for (block = first; block < end; block++)
-	{
-		int			i = block - first;
-
-		make_zone_block(c, block, zones, i);
-		if (i > 0 && (order_less(zones->blocks[i].min, zones->blocks[i - 1].min) ||
-					  order_less(zones->blocks[i].max, zones->blocks[i - 1].max)))
-			zones->ascending = false;
-	}
+		make_zone_block(c, block, zones, block - first);
 	if (__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
 									__ATOMIC_ACQUIRE))
 	{
