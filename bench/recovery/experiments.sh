@@ -402,7 +402,7 @@ experiment_strategies()
 		[ $engine = 0 ] || [ "$l" = tatp ] || continue
 		of_load "$l"
 		mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 0
-		window=$(window_of "$RESULT")
+		window=$(window_of "$RESULT") || exit 1
 		again "$window"
 		sync=$RESULT instant=
 		say "  window: $window s; synchronous: $(field in_window "$sync") transactions"
@@ -425,7 +425,7 @@ experiment_resources()
 		[ $engine = 0 ] || [ "$l" = tatp ] || continue
 		of_load "$l"
 		mode_run "resources-$l" "synchronous" "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 0
-		window=$(window_of "$RESULT")
+		window=$(window_of "$RESULT") || exit 1
 		again "$window"
 		sync=$RESULT
 		for n in 1 2 4; do
@@ -443,7 +443,7 @@ experiment_change()
 	for l in $loads; do
 		of_load "$l"
 		mode_run "change-$l" synchronous "$l" "$FULL" "$QUERIES" "" "sofort.recovery_mode = synchronous" || return 0
-		window=$(window_of "$RESULT")
+		window=$(window_of "$RESULT") || exit 1
 		again "$window"
 		# alpha^n = 1: the past workload keeps its weight for ever
 		mode_run "change-$l" "not adapting" "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_alpha = 1" || continue
@@ -461,14 +461,14 @@ experiment_worst()
 	TEMPLATE=uniform-sofort-$tables-$columns-$rows SIZE=$rows
 	template "$TEMPLATE" sofort load_uniform sofort
 	mode_run worst synchronous uniform "${tables}x$columns" - "" "sofort.recovery_mode = synchronous" || return 0
-	window=$(window_of "$RESULT")
+	window=$(window_of "$RESULT") || exit 1
 	again "$window"
 	sync=$RESULT
 	if mode_run worst adaptive uniform "${tables}x$columns" - "$window" "sofort.recovery_mode = adaptive"; then
 		verdict "worst case: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" 2
 		if [ "$(field rebuilt "$RESULT")" = - ]; then
-			say "  worst case: adaptive has not rebuilt everything within $after s"
-			verdict "worst case: end of rebuild, adaptive / synchronous" 99 "<=" 1.2
+			say "  worst case: end of rebuild: adaptive has not rebuilt everything within $after s (missed)"
+			echo "\"worst case: end of rebuild, adaptive / synchronous\",,<= 1.2,missed" >>"$OUT/recovery-targets.csv"
 		else
 			verdict "worst case: end of rebuild, adaptive / synchronous" "$(ratio "$(field rebuilt "$RESULT")" "$(field rebuilt "$sync")")" "<=" 1.2
 		fi
