@@ -69,11 +69,18 @@ sub difference
 	return $best;
 }
 
-# Long differences are listed by their digest alone.
+# Long differences are listed by their digest alone; those that are not the same in
+# every run by patterns, of which each line must match one.
 sub is_accepted
 {
 	my ($name, $diff) = @_;
 	return 1 if -e "$accepted_dir/$name.any";
+	my $lines = slurp("$accepted_dir/$name.lines");
+	if (defined $lines)
+	{
+		my $pattern = join '|', map { "(?:$_)" } split /\n/, $lines;
+		return !grep { !/^\@\@$/ && !/^(?:$pattern)$/ } split /\n/, $diff;
+	}
 	my $listed = slurp("$accepted_dir/$name.diff");
 	return $listed eq $diff if defined $listed;
 	my $digest = slurp("$accepted_dir/$name.sha256") // return 0;

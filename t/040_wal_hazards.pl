@@ -174,6 +174,48 @@ is($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_bitmapsca
 is($node->safe_psql('postgres', q{SELECT count(*), count(*) FILTER (WHERE t = 'new') FROM v}), '160|60', 'all rows are there');
 is($node->safe_psql('postgres', q{SET enable_seqscan = off; SELECT count(*) FROM v WHERE k > 400}), 100, 'the index has the old ones');
 
+# ---- a summary that another session has changed, and not flushed ----
+# A row whose value the summary of its range covers, or whose range has none, writes no WAL into a BRIN index.
+$node->safe_psql('postgres', q{
+	CREATE TABLE b (v int, t text) USING sofort;
+	CREATE INDEX b_v ON b USING brin (v);
+	CREATE INDEX b_bloom ON b USING brin (t text_bloom_ops);
+	INSERT INTO b SELECT i, 'first' FROM generate_series(1, 10) i;
+	SELECT brin_summarize_new_values('b_v'), brin_summarize_new_values('b_bloom')});
+sub by_summary
+{
+	my ($where) = @_;
+	return $node->safe_psql('postgres', "SET enable_seqscan = off; SELECT v, t FROM b WHERE $where ORDER BY v");
+}
+foreach my $how ('INSERT', 'COPY', 'UPDATE')
+{
+	my $n = { INSERT => 1, COPY => 2, UPDATE => 3 }->{$how} * 1000;
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	warm();
+	my $open = $node->background_psql('postgres');
+	my $other = $node->background_psql('postgres');
+	# (what catalogs need is read before)
+	$other->query_safe(q{BEGIN; INSERT INTO b VALUES (1, 'first'); UPDATE b SET v = 1 WHERE v = 1; COPY b FROM PROGRAM 'true'; ROLLBACK});
+	$open->query_safe("BEGIN; INSERT INTO b VALUES ($n, '$how')");
+	is(unflushed(), 't', "$how: another session has made the summaries wider");
+	my $v = $n - 500;
+	$other->query_safe($how eq 'INSERT' ? "INSERT INTO b VALUES ($v, '$how')"
+		: $how eq 'COPY' ? "COPY b FROM PROGRAM 'printf \"$v\t$how\n\"'"
+		: "UPDATE b SET v = $v, t = '$how' WHERE v = 3");
+	crash($open, $other);
+	is(by_summary("v = $v"), "$v|$how", "$how: the row is found by its number after a crash");
+	is(by_summary("t = '$how'"), "$v|$how", "$how: and by its text");
+}
+{
+	my $session = $node->background_psql('postgres');
+	$session->query_safe(q{BEGIN; INSERT INTO b VALUES (1, 'first'); ROLLBACK});
+	$session->query_safe(q{SELECT brin_desummarize_range('b_v', 0)});
+	is(unflushed(), 't', 'a range has lost its summary');
+	$session->query_safe(q{INSERT INTO b VALUES (1000000, 'no summary')});
+	crash($session);
+	is(by_summary('v > 100000'), '1000000|no summary', 'the row is found after a crash, should the summary be back');
+}
+
 # ---- an error after the durable point ----
 # NOTIFY takes a lock after the callbacks of PRE_COMMIT: one session holds it
 # (it waits at its stamps), the next one fails with lock_timeout.

@@ -47,6 +47,7 @@ insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, RowRef *ref)
 	txn_begin_write();
 	store = store_open(rel);
 	slot_getallattrs(slot);
+	tableam_note_summaries(rel);
 	store_insert(rel, store, slot->tts_values, slot->tts_isnull, txn_progress_word(cid), ref);
 	tableam_slot_written(slot, rel, store, ref, WORD_EMPTY);
 }
@@ -121,6 +122,7 @@ tableam_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId
 		values[i] = slots[i]->tts_values;
 		isnull[i] = slots[i]->tts_isnull;
 	}
+	tableam_note_summaries(rel);
 	store_insert_many(rel, store, values, isnull, nslots, txn_progress_word(cid), rows);
 	for (int i = 0; i < nslots; i++)
 	{
@@ -273,25 +275,29 @@ attrs_changed(Relation rel, Bitmapset *attrs, const Datum *old_values, const boo
 }
 
 /*
- * heap_only: no index needs a new entry.  keys: a column that a foreign key
- * could refer to changes, which excludes KEY SHARE.
+ * heap_only: no index needs a new entry.  summaries: but indexes that summarize
+ * need to know.  keys: a column that a foreign key could refer to changes, which
+ * excludes KEY SHARE.
  */
 static void
 classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlot *slot,
-				bool *heap_only, bool *keys)
+				bool *heap_only, bool *summaries, bool *keys)
 {
-	Bitmapset  *hot_attrs = compat_indexed_attrs(rel);
+	Bitmapset  *hot_attrs = compat_hot_blocking_attrs(rel);
+	Bitmapset  *summarized = compat_summarized_attrs(rel);
 	Bitmapset  *key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	Datum		values[MaxTupleAttributeNumber];
 	bool		isnull[MaxTupleAttributeNumber];
-	Bitmapset  *attrs = bms_union(hot_attrs, key_attrs);
+	Bitmapset  *attrs = bms_join(bms_union(hot_attrs, key_attrs), bms_copy(summarized));
 
 	if (!bms_is_empty(attrs))
 		store_decode_some(store, old, attrs, values, isnull);
 	*heap_only = !attrs_changed(rel, hot_attrs, values, isnull, slot);
+	*summaries = attrs_changed(rel, summarized, values, isnull, slot);
 	*keys = attrs_changed(rel, key_attrs, values, isnull, slot);
 	bms_free(attrs);
 	bms_free(key_attrs);
+	bms_free(summarized);
 	bms_free(hot_attrs);
 }
 
@@ -307,6 +313,7 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 	TxnRow		new_row;
 	ItemPointerData old_tid = *otid;
 	bool		heap_only;
+	bool		summaries;
 	bool		keys;
 	bool		locked;
 	uint64		old_end;
@@ -321,7 +328,7 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 		return tableam_row_is_gone(&old_tid, tmfd);
 
 	slot_getallattrs(slot);
-	classify_update(rel, store, &old, slot, &heap_only, &keys);
+	classify_update(rel, store, &old, slot, &heap_only, &summaries, &keys);
 	if (!keys)
 		*lockmode = LockTupleNoKeyExclusive;
 
@@ -357,7 +364,15 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 	if (!heap_only)
 	{
 		*update_indexes = COMPAT_UPDATE_INDEXES_ALL;
+		tableam_note_summaries(rel);
 		store_chain_ended(rel, store, &old);
+	}
+	else if (summaries)
+	{
+		ItemPointerData root;
+
+		row_to_tid(store, store_chain_root(store, &old), &root);
+		tableam_update_summaries(rel, slot, &root);
 	}
 	return TM_Ok;
 }

@@ -196,7 +196,7 @@ forget_transaction(bool committed)
 		TxnOps->end_of_xact(committed);
 	txn_leave();
 	visibility_end_of_xact();
-	wal_forget_sequences();
+	wal_forget_dependencies();
 
 	/* stamps are not drained, but the locks on their tables go now */
 	pm_start_writeback();

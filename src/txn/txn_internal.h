@@ -377,7 +377,7 @@ extern void wal_check_redo(void);
 extern void wal_note_async_commit(void);
 extern void wal_async_commit_done(bool committed);
 extern void wal_flush_dependencies(void);
-extern void wal_forget_sequences(void);
+extern void wal_forget_dependencies(void);
 extern void wal_log_committed(const TransactionId *xids, int n);
 
 /* ---- visibility.c ---- */

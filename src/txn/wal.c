@@ -52,6 +52,7 @@ typedef struct MarkRecord
 
 static Oid	sequences[MAX_SEQUENCES];
 static int	nsequences = 0;
+static bool foreign_wal = false;
 static bool async_noted = false;
 
 /* WAL before this is known to be flushed: saves a call. */
@@ -343,10 +344,21 @@ txn_note_sequence(Oid sequence)
 		nsequences = MAX_SEQUENCES + 1; /* too many to remember */
 }
 
+/*
+ * What this transaction has done rests on WAL that others have written, and
+ * perhaps nobody has flushed.
+ */
 void
-wal_forget_sequences(void)
+txn_note_foreign_wal(void)
+{
+	foreign_wal = true;
+}
+
+void
+wal_forget_dependencies(void)
 {
 	nsequences = 0;
+	foreign_wal = false;
 }
 
 /*
@@ -391,7 +403,7 @@ wal_flush_dependencies(void)
 	pg_read_barrier();
 	lsn = pg_atomic_read_u64(&TxnShmem->async_lsn);
 
-	if (unlikely(started != done || nsequences > MAX_SEQUENCES))
+	if (unlikely(started != done || foreign_wal || nsequences > MAX_SEQUENCES))
 		lsn = Max(lsn, GetXLogInsertEndRecPtr());
 	for (i = 0; i < nsequences && nsequences <= MAX_SEQUENCES; i++)
 	{

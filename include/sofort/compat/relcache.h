@@ -9,23 +9,65 @@
 #define SOFORT_COMPAT_RELCACHE_H
 
 #include "postgres.h"
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_attribute.h"
 #include "nodes/bitmapset.h"
+#include "nodes/execnodes.h"
 #include "utils/relcache.h"
 
 /*
- * The columns that any index refers to, as RelationGetIndexAttrBitmap() gives
- * them, palloc'd.  Those of summarizing indexes (BRIN) are among them: heap
- * may leave them out, because its HOT chains stay within a page range.
+ * The columns whose change needs entries in all indexes, as
+ * RelationGetIndexAttrBitmap() gives them, palloc'd; and those of summarizing
+ * indexes (BRIN), which PostgreSQL 15 does not tell apart.
  */
 static inline Bitmapset *
-compat_indexed_attrs(Relation rel)
+compat_hot_blocking_attrs(Relation rel)
 {
 #if PG_VERSION_NUM < 160000
 	return RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
 #else
-	return bms_join(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_HOT_BLOCKING),
-					RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_SUMMARIZED));
+	return RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_HOT_BLOCKING);
+#endif
+}
+
+static inline Bitmapset *
+compat_summarized_attrs(Relation rel)
+{
+#if PG_VERSION_NUM < 160000
+	return NULL;
+#else
+	return RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_SUMMARIZED);
+#endif
+}
+
+/* The columns that any index refers to */
+static inline Bitmapset *
+compat_indexed_attrs(Relation rel)
+{
+	return bms_join(compat_hot_blocking_attrs(rel), compat_summarized_attrs(rel));
+}
+
+/* Does an index of this access method describe ranges of blocks instead of rows? */
+static inline bool
+compat_am_summarizes(Oid am)
+{
+#if PG_VERSION_NUM < 160000
+	return am == BRIN_AM_OID;
+#else
+	const IndexAmRoutine *routine = GetIndexAmRoutineByAmId(am, true);
+
+	return routine != NULL && routine->amsummarizing;
+#endif
+}
+
+/* After the last index_insert() with this IndexInfo */
+static inline void
+compat_index_insert_cleanup(Relation index, IndexInfo *info)
+{
+#if PG_VERSION_NUM >= 170000
+	index_insert_cleanup(index, info);
 #endif
 }
 

@@ -54,6 +54,10 @@ extern void tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *
 								 const RowRef *ref, uint64 shown_end);
 extern const TupleTableSlotOps *tableam_slot_callbacks(Relation rel);
 
+/* summaries.c */
+extern void tableam_note_summaries(Relation rel);
+extern void tableam_update_summaries(Relation rel, TupleTableSlot *slot, ItemPointer root);
+
 /* scan.c */
 extern TableScanDesc tableam_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 										struct ScanKeyData *key,

@@ -160,6 +160,12 @@ extern void txn_log_update(StoreId store, uint64 old_row, uint64 new_row);
 /* This transaction called nextval or setval. */
 extern void txn_note_sequence(Oid sequence);
 
+/*
+ * This transaction relies on WAL that others may have written and not flushed:
+ * its commit flushes all that there is then.
+ */
+extern void txn_note_foreign_wal(void);
+
 /* VACUUM, before it frees row ids (H1c): make all WAL so far durable. */
 extern void txn_flush_all_wal(void);
 
