@@ -49,6 +49,11 @@ RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_reserve_and_error' LANGUAGE C ST
 COMMENT ON FUNCTION reserve_and_error(bigint) IS
     'reserves pool space and raises an error before it is published';
 
+CREATE FUNCTION set_generations(generation integer)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_set_generations' LANGUAGE C STRICT;
+COMMENT ON FUNCTION set_generations(integer) IS
+    'as if all transaction slots of this session had been used so often, at most 16383 times';
+
 CREATE FUNCTION allocations(OUT owner bigint, OUT pieces bigint, OUT bytes bigint)
 RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_allocations' LANGUAGE C STRICT;
 COMMENT ON FUNCTION allocations() IS

@@ -24,6 +24,7 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/txn/txn.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -37,6 +38,7 @@ PG_FUNCTION_INFO_V1(sofort_test_passages);
 PG_FUNCTION_INFO_V1(sofort_test_flush_counters);
 PG_FUNCTION_INFO_V1(sofort_test_burn_xids);
 PG_FUNCTION_INFO_V1(sofort_test_fill_pool);
+PG_FUNCTION_INFO_V1(sofort_test_set_generations);
 PG_FUNCTION_INFO_V1(sofort_test_fill_arena);
 PG_FUNCTION_INFO_V1(sofort_test_empty_arena);
 PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
@@ -276,6 +278,20 @@ sofort_test_reserve_and_error(PG_FUNCTION_ARGS)
 	ereport(ERROR,
 			(errcode(ERRCODE_INTERNAL_ERROR),
 			 errmsg("error after a reservation of %lld bytes", (long long) reservation.size)));
+}
+
+/* ---- generations ---- */
+
+Datum
+sofort_test_set_generations(PG_FUNCTION_ARGS)
+{
+	pool_require();
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("this transaction has a transaction id already")));
+	txn_test_set_generations((uint32) PG_GETARG_INT32(0));
+	PG_RETURN_VOID();
 }
 
 /* ---- who owns what ---- */

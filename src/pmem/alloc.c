@@ -327,7 +327,7 @@ free_target(AllocIntent *intent)
 	segment_untake(target & PM_OFFSET_MASK, n);
 }
 
-/* Zero those of links[1..n-1] that point into the target; drained. */
+/* Zero those of links[1..n-1] that point into the target; flushed. */
 static void
 clear_other_links(PMPtr *links, uint64 n, PMPtr target, uint64 size)
 {
@@ -338,7 +338,6 @@ clear_other_links(PMPtr *links, uint64 n, PMPtr target, uint64 size)
 		if (points_into(load_link(&links[i]), target, size))
 			pm_store8(&links[i], PM_NULL);
 	}
-	pm_drain();
 }
 
 void
@@ -362,7 +361,6 @@ pm_free(PMPtr *link, uint64 nlinks)
 	}
 
 	HOLD_INTERRUPTS();
-	pm_drain();
 	intent = &my_intents(true)->intent[0];
 	intent->link = pm_ptr(link);
 	intent->nlinks = nlinks;
@@ -382,7 +380,6 @@ void
 pm_cancel(PmReservation *r)
 {
 	HOLD_INTERRUPTS();
-	pm_drain();
 	free_target(&my_intents(false)->intent[r->intent]);
 	open_intents &= ~(1u << r->intent);
 	RESUME_INTERRUPTS();
@@ -426,7 +423,7 @@ pm_release_reservations(void)
 	if (open_intents == 0 || pool_status() != POOL_READY)
 		return;
 	HOLD_INTERRUPTS();
-	pm_drain();
+	pm_drain();					/* links, before the intents that name them go */
 	for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 	{
 		AllocIntent *intent = &my_intents(false)->intent[i];
@@ -452,7 +449,7 @@ pm_release_reservations(void)
 
 /* ---- start ---- */
 
-/* The target was marked used, and its link does not hold it. */
+/* The target was marked used, and its link does not hold it.  Flushed. */
 static void
 recover_target(AllocIntent *intent)
 {
@@ -466,13 +463,13 @@ recover_target(AllocIntent *intent)
 	{
 		if (granule_offset(e, g) != offset)
 			return;
-		pm_store8_persist(&pm_extent[e].words[g], 0);
+		pm_store8(&pm_extent[e].words[g], 0);
 		segment_release(offset, SEGWORD_COUNT(word));
 	}
 	else if (SEGWORD_STATE(word) == SEGWORD_SLAB)
 	{
 		if (slab_slot_of(e, g, offset, &slot))
-			pm_store8_persist(&((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot], 0);
+			pm_store8(&((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot], 0);
 	}
 	else if (intent->size >= PM_GRANULE && segment_find(offset, &e, &g))
 	{
@@ -482,26 +479,14 @@ recover_target(AllocIntent *intent)
 }
 
 /*
- * One intent of an earlier life.  What a killed process stored may be visible
- * and yet not on the medium: what is kept is flushed again.
+ * One intent of an earlier life.  What a killed process stored last may be visible
+ * and not on the medium: here the links, before which all else was drained.
  */
 static void
 recover_intent(AllocIntent *intent)
 {
 	if (link_holds_target(intent))
-	{
-		int			e;
-		uint32		g;
-		uint32		slot;
-		uint64		offset = intent->target & PM_OFFSET_MASK;
-		uint64		word = segment_covering(offset, &e, &g);
-
 		pm_flush(pm_deref(intent->link), intent->nlinks * sizeof(PMPtr));
-		if (SEGWORD_STATE(word) == SEGWORD_SLAB && slab_slot_of(e, g, offset, &slot))
-			pm_flush(&((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot],
-					 sizeof(uint64));
-		pm_drain();
-	}
 	else
 	{
 		if (intent->nlinks > 1 && link_is_readable(intent))
@@ -509,10 +494,14 @@ recover_intent(AllocIntent *intent)
 							  intent->target, intent->size);
 		recover_target(intent);
 	}
-	pm_store8_persist(&intent->target, PM_NULL);
+	pm_drain();
+	pm_store8(&intent->target, PM_NULL);
 }
 
-/* After segment_startup(), in the postmaster: finish what a crash left. */
+/*
+ * After segment_startup(), in the postmaster: finish what a crash left.  The last
+ * flushes are drained by start_life(), before anything is taken.
+ */
 void
 alloc_startup(void)
 {
@@ -545,7 +534,6 @@ alloc_startup(void)
 			recovered++;
 		}
 	}
-	pm_drain();
 	if (recovered > 0)
 		ereport(LOG,
 				(errmsg("sofort pool: " UINT64_FORMAT " unfinished allocations were settled",

@@ -213,6 +213,7 @@ extern void redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uin
 extern void redo_write_space(int kind, uint64 offset, uint64 bytes);
 extern bool redo_unsynced(void);
 extern void redo_sync(void);
+extern void redo_drain_space(void);
 extern void redo_checkpoint(void);
 
 /* pool_file.c */

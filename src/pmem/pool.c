@@ -406,7 +406,6 @@ pool_startup(void)
 	memset(&why, 0, sizeof(why));
 	if (start_pool(&why))
 	{
-		pm_drain();
 		pm_shared->status = POOL_READY;
 		return;
 	}
@@ -560,9 +559,10 @@ pool_raise_high_water(uint64 sequence, uint64 hw_xid)
 	}
 	if (sequence > PoolSuper->hw_sequence)
 	{
-		pm_store8_persist(&PoolSuper->hw_filed, PoolSuper->hw_sequence);
 		set_flags((PoolSuper->flags & ~SUPERBLOCK_FRESH) | SUPERBLOCK_MARK_PENDING);
-		pm_store8(&PoolSuper->hw_xid, Max(PoolSuper->hw_xid, hw_xid));
+		/* one line, in this order: who finds the new number finds the others */
+		PoolSuper->hw_filed = PoolSuper->hw_sequence;
+		PoolSuper->hw_xid = Max(PoolSuper->hw_xid, hw_xid);
 		pm_store8_persist(&PoolSuper->hw_sequence, sequence);
 		SOFORT_STOP("pmem-mark-raised");
 		control.hw_sequence = sequence;
@@ -587,7 +587,7 @@ pool_next_store_id(void)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("the sofort pool has no store ids left"),
 				 errhint("Dump the database and restore it into a new pool.")));
-	pm_store8_persist(&PoolSuper->next_store_id, PM_SEAL_ID(id + 1));
+	pm_store8(&PoolSuper->next_store_id, PM_SEAL_ID(id + 1));
 	LWLockRelease(pm_shared->control_lock);
 	return id;
 }

@@ -321,6 +321,10 @@ make_superblock(PMEMobjpool *pop, int fd, PoolRoot *root, const PoolControl *con
 	super->hw_sequence = control->hw_sequence;
 	super->hw_xid = control->hw_xid;
 	super->next_store_id = PM_SEAL_ID(PM_FIRST_STORE_ID);
+	pm_vector_init(&super->stores, sizeof(PMPtr), 1024);
+	pm_vector_init(&super->tcbs, sizeof(Tcb), PM_GRANULE / sizeof(Tcb));
+	pm_vector_init(&super->workload, sizeof(WorkloadRecord), 32);
+	pm_vector_init(&super->kept, sizeof(KeptRecord), PM_GRANULE / sizeof(KeptRecord));
 	super->intents.elem_size = sizeof(AllocIntents);
 	super->intents.first_shift = PM_INTENTS_SHIFT;
 	super->intents.check = PM_VECTOR_CHECK(sizeof(AllocIntents), PM_INTENTS_SHIFT);

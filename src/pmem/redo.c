@@ -395,6 +395,14 @@ redo_sync(void)
 	unsynced = false;
 }
 
+/* Wait for what redo_write_space() has noted; on other media there is nothing. */
+void
+redo_drain_space(void)
+{
+	if (persist_logs())
+		pm_drain();
+}
+
 /* ---- begin and end ---- */
 
 /* The superblock's nonce, durable in its place */

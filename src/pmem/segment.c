@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "pm_internal.h"
+#include "sofort/pmem/fault.h"
 
 #define WORDS_PER_STEP	512		/* words_prepared grows by a page of words */
 #define SPARE_TRIES		1024	/* granules looked at for storage at the start */
@@ -212,6 +213,7 @@ take_granules(uint32 n, int flags, uint64 *offset)
 	pg_atomic_write_u64(&pm_shared->used_granules,
 						pg_atomic_read_u64(&pm_shared->used_granules) + n);
 	LWLockRelease(pm_shared->segment_lock);
+	SOFORT_STOP("pmem-granules-taken");
 
 	*offset = granule_offset(e, start);
 	rc = back_range(*offset, (uint64) n * PM_GRANULE);
@@ -248,7 +250,6 @@ add_spare(uint64 offset)
 
 	if (back_range(offset, PM_GRANULE) != 0)
 		return false;
-	pm_drain();					/* another process will use it */
 	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
 	if (pm_shared->nspare < PM_SPARE_GRANULES)
 	{
@@ -302,6 +303,7 @@ segment_fill_spare(void)
 	find_spare();
 	while (pm_shared->nspare < PM_SPARE_GRANULES && take_granules(1, PM_NO_QUOTA, &offset) == 0)
 		pm_shared->spare[pm_shared->nspare++] = offset;
+	redo_drain_space();			/* other processes will use them */
 }
 
 /*

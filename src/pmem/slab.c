@@ -256,8 +256,11 @@ make_slab(SlabSet *set, StoreId owner, int class, int flags)
 	slab->nfree = slab->nslots;
 	pm_persist(slab, slab->slots_offset);
 
-	/* The word makes it a slab: whoever sees the word finds a good header. */
-	pm_store8_persist(&pm_extent[e].words[g], segword_make(SEGWORD_SLAB, class, owner));
+	/*
+	 * The word makes it a slab: whoever sees the word finds a good header.  It is
+	 * drained with the intent for the first slot, before anybody else has a slot.
+	 */
+	pm_store8(&pm_extent[e].words[g], segword_make(SEGWORD_SLAB, class, owner));
 	list_push(set, slab);
 	return 0;
 }
@@ -341,7 +344,7 @@ slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot)
 	return *slot < (uint32) slab_class_slots(class);
 }
 
-/* n slots became free, durably.  An empty slab goes back. */
+/* n slots became free.  An empty slab goes back. */
 static void
 slots_freed(SlabSet *set, int extent, uint32 granule, uint32 n)
 {
@@ -399,7 +402,10 @@ slab_give_back(PMPtr target, AllocIntent *intent)
 	LWLockRelease(lock);
 }
 
-/* Free the slots of one owner in a shared slab. */
+/*
+ * Free the slots of one owner in a shared slab: flushed, not drained.  A slot may
+ * be taken at once: its new owner overwrites the very word, and drains that.
+ */
 void
 slab_free_owner(int extent, uint32 granule, StoreId owner)
 {
@@ -425,10 +431,7 @@ slab_free_owner(int extent, uint32 granule, StoreId owner)
 		if (MyProc == NULL)
 			pm_flush(slab->owner, slab_class_slots(class) * sizeof(uint64));
 		if (n > 0)
-		{
-			pm_drain();
 			slots_freed(get_set(PM_OWNER_SHARED, class), extent, granule, n);
-		}
 	}
 	LWLockRelease(lock);
 }

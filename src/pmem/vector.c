@@ -10,10 +10,7 @@
 #include "pm_internal.h"
 #include "port/pg_bitutils.h"
 
-/*
- * Make an empty vector.  Chunk 0 holds at least first_elems elements.  Flushed
- * and drained; the vector must not be in use.
- */
+/* Not flushed: that is done with the structure that the vector is a part of. */
 void
 pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems)
 {
@@ -21,7 +18,6 @@ pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems)
 	v->elem_size = elem_size;
 	v->first_shift = first_elems <= 1 ? 0 : (uint16) pg_ceil_log2_32(first_elems);
 	v->check = PM_VECTOR_CHECK(v->elem_size, v->first_shift);
-	pm_persist(v, sizeof(PmVector));
 }
 
 void *

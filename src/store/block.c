@@ -254,6 +254,19 @@ find_hole(StoreDesc *store)
 	return PG_UINT64_MAX;
 }
 
+/* Durably; never more than the vector counts. */
+void
+block_set_count(StoreHeader *header, uint64 n)
+{
+	bool		more = n > store_block_count(header);
+
+	if (more)
+		pm_vector_publish(&header->blocks, n);
+	pm_store8_persist(&header->nblocks, PM_SEAL(n));
+	if (!more)
+		pm_vector_publish(&header->blocks, n);
+}
+
 /* Count blocks that are published but not counted (a crash in between). */
 static void
 adopt_uncounted(StoreHeader *header)
@@ -269,10 +282,7 @@ adopt_uncounted(StoreHeader *header)
 		n++;
 	}
 	if (n != store_block_count(header))
-	{
-		pm_vector_publish(&header->blocks, n);
-		pm_store8_persist(&header->nblocks, PM_SEAL(n));
-	}
+		block_set_count(header, n);
 }
 
 static uint64
@@ -416,8 +426,7 @@ grow(StoreDesc *store)
 	SOFORT_STOP("store-block-published");
 	if (b + n > store_block_count(header))
 	{
-		pm_vector_publish(&header->blocks, b + n);
-		pm_store8_persist(&header->nblocks, PM_SEAL(b + n));
+		block_set_count(header, b + n);
 		SOFORT_STOP("store-block-counted");
 	}
 	pg_atomic_write_u64(&store->shared->append,
@@ -486,6 +495,7 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 		grow(store);
 	}
 	LWLockRelease(structure_lock(store->id));
+	SOFORT_STOP("store-extended");
 	bms_free(indexed);
 }
 

@@ -434,14 +434,16 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	return freed;
 }
 
-/* The root's words and all links of a chain, durably. */
+/*
+ * All links of a chain: what a killed process stored may not be on the medium.
+ * Flushed, not drained: whatever a link leads to was drained before it was stored.
+ */
 void
-chain_persist(const StoreHeader *header, const RowRef *root)
+chain_flush(const StoreHeader *header, const RowRef *root)
 {
 	RowRef		at = *root;
 	int			n;
 
-	pm_flush(root->words, sizeof(RowWords));
 	for (n = 0; n < WALK_MAX; n++)
 	{
 		const uint64 *slot = link_slot(at.block, at.index);
@@ -453,7 +455,6 @@ chain_persist(const StoreHeader *header, const RowRef *root)
 			!header_locate(header, LINK_ROW(*slot), &at))
 			break;
 	}
-	pm_drain();
 }
 
 /*
@@ -512,7 +513,7 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
 	if (txn_recovering)
-		chain_persist(header, &root);
+		chain_flush(header, &root);
 	at = root;
 	for (;;)
 	{

@@ -364,9 +364,8 @@ clone_store(StoreHeader *target, const StoreHeader *source)
 	if (b > 0)
 	{
 		pm_vector_reserve(&target->blocks, b - 1, store_id_of(target), STORE_METADATA);
-		pm_vector_publish(&target->blocks, b);
 		tid_copy(target, source);
-		pm_store8_persist(&target->nblocks, PM_SEAL(b));
+		block_set_count(target, b);
 	}
 }
 

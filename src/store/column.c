@@ -32,7 +32,7 @@ fill_column(ColumnHeader *c, Form_pg_attribute att)
 	pm_flush(c, sizeof(ColumnHeader));
 }
 
-/* The columns of a new store; they go with it. */
+/* The columns of a new store; they go with it, so their order does not matter. */
 void
 column_create_all(StoreHeader *header, TupleDesc tupdesc)
 {
@@ -47,7 +47,6 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 		if (compat_is_stored(TupleDescAttr(tupdesc, i)))
 			fill_column(column_get(header, n++), TupleDescAttr(tupdesc, i));
 	}
-	pm_drain();
 	pm_vector_publish(&header->columns, n);
 }
 
@@ -172,5 +171,5 @@ column_drop(StoreHeader *header, uint64 column)
 	if (c == NULL)
 		return;
 	c->state = COLUMN_DROPPED;
-	pm_persist(&c->state, sizeof(uint32));
+	pm_flush(&c->state, sizeof(uint32));	/* drained before the TCB ends */
 }

@@ -16,7 +16,6 @@
 #include "dict_table.h"
 
 #define DICT_MIN_SLOTS	64
-#define SMALL_TABLE		4096	/* slots: counted when it is opened */
 
 /* ---- memory ---- */
 
@@ -234,7 +233,6 @@ dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 	fill(t, index, 0);
 	if (placement != DICT_DRAM)
 	{
-		t->media->used = PM_SEAL(t->used);
 		t->media->covered = pm_vector_count(&d->values);
 		t->media->crc = dict_media_crc(t->media);
 		pm_flush(t->media, media_size(t->mask + 1));
@@ -266,7 +264,6 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 	DictionaryHeader *d = index->dictionary;
 	DictMedia  *media;
 	DictTable  *t;
-	uint64		i;
 
 	if (d->index == PM_NULL)
 		return false;
@@ -287,14 +284,8 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 	t->media = media;
 	t->mask = media->mask;
 	t->slot = media->slot;
-	t->used = PM_UNSEAL(media->used);
-	/* "used" may be behind by a few after power loss: only little tables can become full by that */
-	if (t->mask < SMALL_TABLE)
-	{
-		t->used = 0;
-		for (i = 0; i <= t->mask; i++)
-			t->used += t->slot[i] != 0;
-	}
+	/* at most: a code has one slot */
+	t->used = dictionary_placement_of(d) == DICT_HYBRID ? media->covered : pm_vector_count(&d->values);
 	if (dictionary_placement_of(d) == DICT_HYBRID)
 	{
 		DictTable  *delta = make_in_dram(slots_for(pm_vector_count(&d->values) - media->covered));
@@ -356,9 +347,7 @@ dict_tables_enter(DictIndex *index, uint64 hash, uint64 code)
 
 	if (t->media != NULL)
 	{
-		t->media->used = PM_SEAL(t->used);
 		pm_flush(slot, sizeof(uint64));
-		pm_flush(&t->media->used, sizeof(uint64));
 		/* the table may be freed when the lock is released */
 		pm_start_writeback();
 	}
@@ -420,7 +409,10 @@ store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement pl
 	return true;
 }
 
-/* A store that nobody knows yet: its columns are to be as those of another one. */
+/*
+ * A store that nobody knows yet: its columns are to be as those of another one.
+ * Flushed; the commit that makes it known drains.
+ */
 void
 store_inherit_placements(const RelFileLocator *from, const RelFileLocator *to)
 {
@@ -444,5 +436,4 @@ store_inherit_placements(const RelFileLocator *from, const RelFileLocator *to)
 		}
 		pm_flush(&c->dict_placement, 1);
 	}
-	pm_drain();
 }

@@ -50,12 +50,9 @@ dictionary_create(StoreHeader *header, uint64 column)
 		d->attalign = c->attalign;
 		d->attbyval = c->attbyval;
 		d->crc = dictionary_crc(d);
+		/* from now on: a rewrite of the table keeps it (in one line with the link) */
 		if (c->dict_placement == 0)
-		{
-			/* from now on: a rewrite of the table keeps it */
 			c->dict_placement = COLUMN_PLACEMENT(sofort_dictionary_placement);
-			pm_flush(&c->dict_placement, 1);
-		}
 		d->placement = PM_CODE32(c->dict_placement / COLUMN_PLACEMENT(0) - 1);
 		pm_vector_init(&d->checks, sizeof(uint32), 64);
 		pm_vector_init(&d->values, elem, elem <= 8 ? 256 : 32);
@@ -360,6 +357,7 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 			}
 		}
 		LWLockRelease(lock);
+		SOFORT_STOP("dictionary-attached");
 	}
 	return index;
 }
@@ -482,6 +480,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 	SOFORT_STOP("dictionary-value-durable");
 	dict_tables_enter(index, hash, code);
 	LWLockRelease(lock);
+	SOFORT_STOP("dictionary-value-entered");
 	return (uint32) code;
 }
 

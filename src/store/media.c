@@ -251,7 +251,7 @@ dict_media_problem(const DictionaryHeader *d)
 	if (media == NULL || allocated < sizeof(DictMedia))
 		return "index of the dictionary is not allocated";
 	if (media->magic != SOFORT_DICT_MAGIC || media->crc != dict_media_crc(media) ||
-		!PM_SEALED_RIGHT(media->used) || (media->mask & (media->mask + 1)) != 0 ||
+		media->unused != 0 || (media->mask & (media->mask + 1)) != 0 ||
 		(media->older != PM_NULL && !pm_ref_is_valid(media->older)) ||
 		media->mask >= allocated / sizeof(uint64) ||
 		allocated < offsetof(DictMedia, slot) + (media->mask + 1) * sizeof(uint64))

@@ -146,18 +146,35 @@ finish_drop(StoreHeader *header, PMPtr *slot)
 	pm_free(slot, 1);
 }
 
-/* Empty a store whose flags say EMPTYING; idempotent. */
 static void
-finish_truncation(StoreHeader *header)
+init_vectors(StoreHeader *header, uint32 ncolumns)
 {
-	uint32		ncolumns = 1U << header->columns.first_shift;
-
-	pm_store8_persist(&header->nblocks, PM_SEAL(0));
-	pm_free_owner(store_id_of(header));
 	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
 	pm_vector_init(&header->columns, sizeof(ColumnHeader), ncolumns);
 	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
-	store_set_flags(header, store_flags(header) & ~STORE_EMPTYING);
+}
+
+/*
+ * Flushed, in any order: what a crash leaves of it is dropped as a whole, or
+ * emptied again.
+ */
+static void
+empty_store(StoreHeader *header)
+{
+	const PmVector *columns = &header->columns;
+	bool		good = columns->check == PM_VECTOR_CHECK(columns->elem_size, columns->first_shift);
+
+	pm_free_owner(store_id_of(header));
+	header->nblocks = PM_SEAL(0);
+	init_vectors(header, good ? 1U << columns->first_shift : 64);
+	pm_flush(header, sizeof(StoreHeader));
+}
+
+static bool
+is_empty_store(const StoreHeader *header)
+{
+	return store_block_count(header) == 0 && header->blocks.chunks[0] == PM_NULL &&
+		header->columns.chunks[0] == PM_NULL && header->shapes.chunks[0] == PM_NULL;
 }
 
 /*
@@ -178,19 +195,22 @@ server_has_crashed(void)
 
 /*
  * PostgreSQL empties the indexes of an unlogged table after a crash, so the table
- * must be empty, too.  What write sets say of its rows leads nowhere then.
+ * must be empty, too.  What write sets say of its rows leads nowhere then.  What
+ * it held is not looked at: a crash may have left this half done.
  */
-static void
-reset_unlogged(StoreNode *node)
+static bool
+reset_unlogged(StoreHeader *header)
 {
-	StoreHeader *header = node->header;
-
-	node->emptied = true;
-	if (store_block_count(header) == 0)
-		return;
-	store_set_flags(header, store_flags(header) | STORE_EMPTYING);
-	SOFORT_STOP("store-reset-begun");
-	finish_truncation(header);
+	if (store_identity_problem(header) != NULL || header->state != STORE_LIVE ||
+		!PM_SEALED16_RIGHT((uint32) header->flag_word) ||
+		(store_flags(header) & STORE_UNLOGGED) == 0)
+		return false;
+	if (!is_empty_store(header))
+	{
+		SOFORT_STOP("store-reset-begun");
+		empty_store(header);
+	}
+	return true;
 }
 
 /* The server starts all the same; whoever opens the relation gets an error. */
@@ -224,14 +244,13 @@ store_startup(void)
 		return;
 
 	crashed = server_has_crashed();
-	if (PoolSuper->stores.elem_size == 0)
-		pm_vector_init(&PoolSuper->stores, sizeof(PMPtr), 1024);
 	for (i = 0; i < pm_vector_count(&PoolSuper->stores); i++)
 	{
 		PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
 		StoreHeader *header;
 		StoreNode  *node;
 		const char *problem;
+		bool		emptied;
 
 		if (slot == NULL || *slot == PM_NULL)
 		{
@@ -239,6 +258,7 @@ store_startup(void)
 			continue;
 		}
 		header = pm_allocated_size(*slot) < sizeof(StoreHeader) ? NULL : pm_deref_quietly(*slot);
+		emptied = crashed && header != NULL && reset_unlogged(header);
 		problem = header == NULL ? "reference to the header is damaged" :
 			store_header_problem(header);
 		if (problem != NULL)
@@ -256,15 +276,12 @@ store_startup(void)
 			Registry->free_slots++;
 			continue;
 		}
-		if (store_flags(header) & STORE_EMPTYING)
-			finish_truncation(header);
 		/* counts that a killed process stored: rows will rely on them */
 		pm_flush(header, sizeof(StoreHeader));
 		node = insert_node(header, i, false);
-		if (crashed && (store_flags(header) & STORE_UNLOGGED))
-			reset_unlogged(node);
+		node->emptied = emptied;
 	}
-	pm_drain();
+	/* drained by txn_startup() */
 }
 
 uint64
@@ -440,9 +457,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	header->rel_number = locator_number(&key);
 	header->rel_oid = rel_oid;
 	header->flag_word = store_flag_word(header, flags);
-	pm_vector_init(&header->blocks, sizeof(PMPtr), 8);
-	pm_vector_init(&header->columns, sizeof(ColumnHeader), Min(Max(natts, 2), 64));
-	pm_vector_init(&header->shapes, sizeof(PMPtr), 2);
+	init_vectors(header, Min(Max(natts, 2), 64));
 	pm_flush(header, sizeof(StoreHeader));
 	pm_publish(&r);
 	SOFORT_STOP("store-created");
@@ -522,7 +537,10 @@ registry_drop(StoreId id)
 	arena_free(node);
 }
 
-/* ---- truncation in place ---- */
+/*
+ * Truncation in place: of a store that this (sub)transaction has made, so that a
+ * crash drops it, or that is durable with the commit.
+ */
 
 void
 store_truncate_now(Relation rel)
@@ -532,12 +550,11 @@ store_truncate_now(Relation rel)
 
 	/* nothing of it may be named by a later life as live */
 	txn_begin_write();
-	store_set_flags(header, store_flags(header) | STORE_EMPTYING);
 	SOFORT_STOP("store-truncate-begun");
 	txn_forget_locks(store->id);
 	space_forget(store->local);
 	registry_free_shared_data(store->shared);
-	finish_truncation(header);
+	empty_store(header);
 	desc_mark_stale(store->id);
 }
 

@@ -32,7 +32,8 @@ is_orphan(StoreDesc *store, const RowRef *ref, bool free)
 	if (orphan && free)
 	{
 		/* who took it out may have been killed before that was durable */
-		chain_persist(store->header, &root);
+		chain_flush(store->header, &root);
+		pm_drain();
 		orphan = version_free(store, ref);
 	}
 	LWLockRelease(chain_lock(store->id, root.row));
@@ -241,7 +242,6 @@ free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 	SOFORT_STOP("store-roots-freed");
 	for (i = 0; i < list.n; i++)
 		free_listed_row(store, list.rows[i], horizon);
-	pm_drain();
 	SOFORT_STOP("store-rows-freed");
 	stats_count(store->shared, 0, -list.n);
 	pfree(list.rows);
@@ -394,10 +394,7 @@ release_empty_runs(StoreDesc *store)
 	while (n > 0 && *block_entry(header, n - 1) == PM_NULL)
 		n--;
 	if (n < store_block_count(header))
-	{
-		pm_store8_persist(&header->nblocks, PM_SEAL(n));
-		pm_vector_publish(&header->blocks, n);
-	}
+		block_set_count(header, n);
 	LWLockRelease(structure_lock(store->id));
 	return released;
 }

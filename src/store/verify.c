@@ -405,6 +405,25 @@ verify_block_header(const Verify *v, uint64 number, PMPtr p)
 	return NULL;
 }
 
+/* Blocks that were allocated together are entered together. */
+static void
+verify_run(const Verify *v, uint64 first, const BlockHeader *b)
+{
+	const RunHeader *run = (const RunHeader *) b - 1;
+	const char *start = (const char *) b;
+	char		place[64];
+	uint32		i;
+
+	if (first < STORE_SINGLE_BLOCKS || pm_allocation_start(pm_ptr(run)) != pm_ptr(run))
+		return;
+	snprintf(place, sizeof(place), "block " UINT64_FORMAT, first);
+	for (i = 1; i < run->nblocks; i++)
+	{
+		if (word_read(block_entry(v->header, first + i)) != pm_ptr(start + (Size) i * run->block_size))
+			complain(v, "block", place, "block %u of its run is not there", i);
+	}
+}
+
 void
 store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 {
@@ -430,6 +449,7 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 			complain(&v, "block", place, "%s", problem);
 			continue;
 		}
+		verify_run(&v, b, pm_deref(p));
 		for (i = 0; i < block_capacity(b); i++)
 		{
 			RowRef		ref;

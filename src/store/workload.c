@@ -39,7 +39,6 @@
 #define SEEN_CELLS			4096
 #define SEEN_OFTEN			10
 #define BUCKETS				2048	/* a power of two, above WORKLOAD_KINDS */
-#define FIRST_RECORDS		32
 
 /* Handle: place in the table, and how often the place has changed hands. */
 #define HANDLE_BITS			10
@@ -166,8 +165,6 @@ load_records(void)
 	PmVector   *v = &PoolSuper->workload;
 	TimestampTz latest = 0;
 
-	if (v->elem_size == 0)
-		pm_vector_init(v, sizeof(WorkloadRecord), FIRST_RECORDS);
 	for (int i = 0; i < WORKLOAD_KINDS && (uint64) i < pm_vector_count(v); i++)
 		if (load_record(pm_vector_get(v, i), &Workload->entries[i]))
 		{
@@ -541,13 +538,16 @@ write_record(WorkloadRecord *on_medium, const WorkloadRecord *r)
 {
 	if (r->valid == 0 || on_medium->valid != r->valid)
 	{
-		pm_store8_persist(&on_medium->valid, 0);
+		/* what a crash leaves of a mixture has another CRC */
+		*(volatile uint64 *) &on_medium->valid = 0;
+		pm_line_order(on_medium);
 		SOFORT_STOP("workload-invalid");
 		memcpy((char *) on_medium + sizeof(uint64), (const char *) r + sizeof(uint64),
 			   sizeof(*r) - sizeof(uint64));
-		pm_persist(on_medium, sizeof(*r));
 		SOFORT_STOP("workload-filled");
-		pm_store8(&on_medium->valid, r->valid);
+		pm_line_order(on_medium);
+		*(volatile uint64 *) &on_medium->valid = r->valid;
+		pm_flush(on_medium, sizeof(*r));
 		return;
 	}
 	((volatile WorkloadRecord *) on_medium)->executions = r->executions;

@@ -36,7 +36,6 @@
 PGDLLEXPORT void sofort_keeper_main(Datum arg);
 
 /* First chunk of superblock.kept: one granule. */
-#define RECORDS_PER_CHUNK	(PM_GRANULE / sizeof(KeptRecord))
 
 /* A keeper that is not there by then will not come. */
 #define KEEPER_SECONDS		60
@@ -133,8 +132,6 @@ kept_startup(void)
 {
 	uint64		n;
 
-	if (PoolSuper->kept.elem_size == 0)
-		pm_vector_init(&PoolSuper->kept, sizeof(KeptRecord), RECORDS_PER_CHUNK);
 	persist_records();
 	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
 	{

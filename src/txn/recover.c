@@ -29,7 +29,6 @@
 bool		txn_recovering = false;
 
 /* In the first chunk of superblock.tcbs: one granule. */
-#define TCBS_PER_CHUNK	(PM_GRANULE / sizeof(Tcb))
 
 /* The chunks of a TCB, in order; palloc'd. */
 TcbChunk **
@@ -212,8 +211,6 @@ txn_startup(void)
 	startup_shmem();
 	if (pool_status() != POOL_READY)
 		return;
-	if (PoolSuper->tcbs.elem_size == 0)
-		pm_vector_init(&PoolSuper->tcbs, sizeof(Tcb), TCBS_PER_CHUNK);
 	TxnShmem->life = pool_life();
 	TxnShmem->leftovers = true; /* at least the checks are due */
 	persist_tcbs();
@@ -374,8 +371,9 @@ resolve_slot(Tcb *tcb, uint32 slot)
 	}
 	pm_drain();
 	SOFORT_STOP("leftover-resolved");
-	pm_store8_persist(&tcb->state,
-					  TCB_MAKE_STATE(TCB_FREE, TCB_GENERATION(tcb->state), TxnShmem->life));
+	/* drained before its chunks are free, or with its next transaction, or by the caller */
+	pm_store8(&tcb->state,
+			  TCB_MAKE_STATE(TCB_FREE, TCB_GENERATION(tcb->state), TxnShmem->life));
 	tcb_free_overflow(tcb);
 }
 
@@ -403,6 +401,7 @@ txn_resolve_leftovers(void)
 		txn_recovering = true;
 		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+		pm_drain();				/* before the commit log may be truncated */
 		txn_recovering = false;
 
 		/* their row locks, when nobody else's words are in the way any more */

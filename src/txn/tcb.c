@@ -356,6 +356,20 @@ take_ring_place(void)
 	return number;
 }
 
+void
+txn_test_set_generations(uint32 generation)
+{
+	uint32		i;
+
+	for (i = 0; i < TxnShmem->ring; i++)
+	{
+		TxnSlot    *s = &TxnSlots[TxnRings[(uint32) my_proc_number() * TxnShmem->ring + i]];
+
+		if (!s->active)
+			s->generation = generation & GENERATION_MASK;
+	}
+}
+
 static void
 take_slot(void)
 {
@@ -570,9 +584,8 @@ tcb_activate(void)
 	pm_line_order(My.tcb);
 	if (s->wrapped)
 	{
-		/* entries of the same generation, 2^14 transactions ago */
-		pm_flush((const void *) &tcb->state, sizeof(uint64));
-		txn_drain();
+		/* entries of the same generation, 2^14 transactions ago; what the last
+		 * transaction has needed its own for was drained */
 		memset((void *) tcb->entries, 0, sizeof(tcb->entries));
 		pm_persist((const void *) tcb->entries, sizeof(tcb->entries));
 		s->wrapped = false;

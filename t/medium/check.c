@@ -54,11 +54,17 @@ static unsigned tries = 16;
 static unsigned drop_every = 0;
 static uint64_t seed = 1;
 static uint64_t only_cut = 0;
+static const char *from_step,
+		   *to_step;
+static const char *script;
+static uint64_t range_from = 0; /* positions: of the steps asked for */
+static uint64_t range_to = UINT64_MAX;
 static int	only_survival = -1;
 static bool verbose = false;
 static bool only_list = false;
 static bool only_killed = false;
 static bool use_after = false;
+static bool only_first = false;
 
 static uint64_t first_position; /* where all clients have begun */
 static char problem[20000];
@@ -112,6 +118,14 @@ set_option(const char *arg)
 		drop_every = (unsigned) atoi(value);
 	else if (IS("seed"))
 		seed = strtoull(value, NULL, 10);
+	else if (IS("first"))
+		only_first = atoi(value) != 0;
+	else if (IS("from"))
+		from_step = value;
+	else if (IS("to"))
+		to_step = value;
+	else if (IS("script"))
+		script = value;
 	else if (IS("cut"))
 		only_cut = strtoull(value, NULL, 10);
 	else if (IS("survival"))
@@ -172,6 +186,36 @@ read_steps(void)
 	}
 }
 
+/* Only what happens from the begin of one step to the end of another */
+static void
+find_range(void)
+{
+	int			i;
+
+	for (i = 0; i < nsteps; i++)
+	{
+		if (from_step != NULL && strncmp(step[i].name, from_step, strlen(from_step)) == 0)
+		{
+			range_from = step[i].sent;
+			from_step = NULL;
+		}
+		if (to_step != NULL && strncmp(step[i].name, to_step, strlen(to_step)) == 0)
+		{
+			range_to = step[i].acknowledged;
+			to_step = NULL;
+		}
+	}
+	if (from_step != NULL || to_step != NULL)
+		die("there is no step \"%s\"", from_step != NULL ? from_step : to_step);
+}
+
+static bool
+in_range(const Cut *cut)
+{
+	return cut->position >= first_position && cut->position >= range_from &&
+		cut->position <= range_to;
+}
+
 static void
 begin(int argc, char **argv)
 {
@@ -188,6 +232,7 @@ begin(int argc, char **argv)
 	data_path = print("%s/data", work);
 	server_log = print("%s/server.log", work);
 	read_steps();
+	find_range();
 	log_open(log_path);
 	image_load(base_pool);
 	datadir_prepare(base_data, data_path);
@@ -399,6 +444,7 @@ check_use(const char **state)
 		contents_unchanged(state) &&
 		vacuum_all() &&
 		ask("SELECT chk.problems()", "") &&
+		ask("SELECT chk.losses()", "") &&
 		contents_unchanged(state) &&
 		ask("SELECT chk.drop_all()", "") &&
 		ask("SELECT chk.leaks()", "");
@@ -494,7 +540,7 @@ enumerate_survival(Survival survival)
 		image_leave_out(one_call);
 	while (image_next_drain(&cut, survival != SURVIVES_NONE))
 	{
-		if (cut.position < first_position)
+		if (!in_range(&cut))
 			continue;
 		if (!is_chosen(cut.drain, survival))
 			continue;
@@ -569,7 +615,7 @@ find_points(bool before, Point *points, unsigned space)
 		uint64_t	age;
 		uint64_t	sum = image_lost_lines(&age);
 
-		if (cut.position < first_position)
+		if (!in_range(&cut))
 			continue;
 		if (age > 0 && n > 0)
 			points[n - 1].age = age;
@@ -626,6 +672,8 @@ static bool
 try_points(const char *call, Survival survival, const Point *points, unsigned n)
 {
 	unsigned	i = 0;
+	unsigned	throws = survival == SURVIVES_HALF && n < tries ? (tries + n - 1) / n : 1;
+	unsigned	t;
 	Cut			cut;
 
 	image_restart();
@@ -633,10 +681,13 @@ try_points(const char *call, Survival survival, const Point *points, unsigned n)
 	{
 		if (cut.drain < points[i].drain)
 			continue;
-		if (!check_image(&cut, survival, seed * 7919 + cut.drain, true))
+		for (t = 0; t < throws; t++)
 		{
-			report(&cut, survival, call);
-			return true;
+			if (!check_image(&cut, survival, seed * 7919 + cut.drain + t * 1000003, true))
+			{
+				report(&cut, survival, call);
+				return true;
+			}
 		}
 		while (i < n && points[i].drain <= cut.drain)
 			i++;
@@ -713,7 +764,7 @@ calls_main(int argc, char **argv)
 
 /* ---- kills ---- */
 
-/* Of the drains at which a flush is open one is chosen at random. */
+/* Of the drains at which a flush is open one is chosen at random, or the first. */
 int
 kills_main(int argc, char **argv)
 {
@@ -730,12 +781,13 @@ kills_main(int argc, char **argv)
 	image_restart();
 	while (image_next_drain(&cut, true))
 	{
-		if (cut.position < first_position)
+		if (!in_range(&cut))
 			continue;
 		image_flushes_open(open);
 		for (i = 0; log_site_name(i) != NULL; i++)
 		{
-			if (open[i] && random_next(&dice) % ++met[i] == 0)
+			if (open[i] && (random_next(&dice) % ++met[i] == 0 || met[i] == 1) &&
+				(!only_first || met[i] == 1))
 				chosen[i] = cut.drain;
 		}
 	}
@@ -818,6 +870,8 @@ again_main(int argc, char **argv)
 		die("out, cut and survival are needed");
 	survival = (Survival) only_survival;
 	state = allocate((nclients + 1) * sizeof(char *));
+	if (script != NULL && nclients > 0)
+		die("a script cannot follow several clients");
 	log = print("%s/log", out_dir);
 	pool = print("%s/pool", out_dir);
 	make_state(&cut, survival, print("%s/data", out_dir), pool);
@@ -839,9 +893,9 @@ again_main(int argc, char **argv)
 		ask("INSERT INTO chk.usable VALUES (0, 'recovered')", NULL) &&
 		ask("DELETE FROM chk.usable", NULL) &&
 		(!use_after || has_prepared(state) || use_recovered(state));
-	server_kill();
 	if (!ok)
 	{
+		server_kill();
 		report(&cut, survival, "bad");
 		return 1;
 	}
@@ -856,6 +910,9 @@ again_main(int argc, char **argv)
 		fprintf(f, "%d 0 0 0 before|%s\n", client, last->contents);
 		fprintf(f, "%d 0 %llu 0 recovery|%s\n", client, (unsigned long long) answered, state[client]);
 	}
+	if (f != NULL && script != NULL)
+		(void) record_script(server_conninfo(), log, script, f);
+	server_kill();
 	if (f == NULL || fclose(f) != 0 ||
 		rename(print("%s/running/pg_wal", out_dir), print("%s/wal", out_dir)) != 0)
 		die("cannot write to %s", out_dir);

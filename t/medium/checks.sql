@@ -19,6 +19,7 @@ DECLARE
     columns text;
     indexes text;
     hash text;
+    places text;
     result text := '';
 BEGIN
     FOR r IN SELECT * FROM chk.tables LOOP
@@ -31,10 +32,60 @@ BEGIN
         IF r.relpersistence = 'u' THEN
             hash := 'unlogged';
         END IF;
-        result := result || format('%s(%s)[%s]=%s ', r.name, columns, coalesce(indexes, ''), hash);
+        -- where indexes of dictionaries lie; the newest version of the first row
+        SELECT string_agg(column_name || ':' || dictionary_placement, ',' ORDER BY column_name) INTO places
+            FROM sofort.columns WHERE relation = r.name AND dictionary_placement <> 'dram';
+        IF r.amname = 'sofort' AND r.name::text LIKE 'follow%' THEN
+            places := coalesce(places, '') || currtid2(r.name::text, '(0,1)');
+        END IF;
+        result := result || format('%s(%s)[%s]%s=%s ', r.name, columns, coalesce(indexes, ''), places, hash);
     END LOOP;
     SELECT result || coalesce(string_agg('prepared:' || gid, ' ' ORDER BY gid), '') INTO result FROM pg_prepared_xacts;
     RETURN result;
+END $$;
+
+-- A scan of an index finds as many rows as there are.
+CREATE FUNCTION chk.index_scans() RETURNS SETOF text LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexonlyscan = off AS $$
+DECLARE
+    r record;
+    n bigint;
+    m bigint;
+BEGIN
+    FOR r IN SELECT i.indexrelid::regclass AS index, t.name, pg_get_indexdef(i.indexrelid, 1, true) AS col
+        FROM chk.tables t JOIN pg_index i ON i.indrelid = t.oid
+        WHERE i.indisvalid AND t.relkind = 'r' AND t.amname = 'sofort' AND t.relpersistence = 'p' LOOP
+        EXECUTE format('SELECT count(*) FROM (SELECT ctid FROM %s WHERE %s IS NOT NULL ORDER BY %2$s OFFSET 0) x',
+            r.name, r.col) INTO n;
+        EXECUTE format('SELECT count(*) FROM %s WHERE (%s IS NOT NULL) IN (true)', r.name, r.col) INTO m;
+        IF n <> m THEN
+            RETURN NEXT format('index %s finds %s rows of %s', r.index, n, m);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Values whose slots in an index of a dictionary in the pool are lost get other codes; each
+-- process may have lost the last one.
+CREATE FUNCTION chk.dictionary_codes() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+    n bigint;
+BEGIN
+    FOR r IN SELECT c.* FROM sofort.columns c JOIN chk.tables t ON t.name = c.relation
+        WHERE c.dictionary_placement IN ('pmem', 'hybrid') AND t.relkind = 'r' LOOP
+        BEGIN
+            EXECUTE format('INSERT INTO %s SELECT * FROM %1$s', r.relation);
+            SELECT dictionary_entries INTO n FROM sofort.columns WHERE relation = r.relation AND attnum = r.attnum;
+            RAISE 'undo' USING ERRCODE = 'ZZZZZ';
+        EXCEPTION WHEN SQLSTATE 'ZZZZZ' THEN
+            IF n > r.dictionary_entries + 6 THEN
+                RETURN NEXT format('%s values of %s.%s were not in the index of its dictionary', n - r.dictionary_entries,
+                    r.relation, r.column_name);
+            END IF;
+        WHEN unique_violation THEN
+            NULL;
+        END;
+    END LOOP;
 END $$;
 
 CREATE FUNCTION chk.problems() RETURNS text LANGUAGE sql AS $$
@@ -42,6 +93,12 @@ CREATE FUNCTION chk.problems() RETURNS text LANGUAGE sql AS $$
         SELECT v.* FROM pg_class c JOIN pg_am a ON a.oid = c.relam, sofort.verify(c.oid::regclass) v
         WHERE a.amname = 'sofort' AND c.relkind IN ('r', 'm', 't')
         UNION ALL SELECT * FROM sofort.verify_pool()) v
+$$;
+
+-- What the structures do not tell of themselves
+CREATE FUNCTION chk.losses() RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(v, E'\n'), '') FROM (
+        SELECT chk.index_scans() AS v UNION ALL SELECT chk.dictionary_codes()) x
 $$;
 
 -- Changes every table, all its rows or some, and leaves its contents as they are.

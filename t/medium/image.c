@@ -170,12 +170,17 @@ log_calls(int *n)
 {
 	char	  **names = allocate(header->nsites * sizeof(char *));
 	uint32_t	i;
+	uint32_t	n_ours = 0;
 	int			unique = 0;
 
 	for (i = 0; i < header->nsites; i++)
-		names[i] = site_names[i];
-	qsort(names, header->nsites, sizeof(char *), compare_strings);
-	for (i = 0; i < header->nsites; i++)
+	{
+		/* libpmemobj's are its own */
+		if (log_site(i)->function[0] != '\0')
+			names[n_ours++] = site_names[i];
+	}
+	qsort(names, n_ours, sizeof(char *), compare_strings);
+	for (i = 0; i < n_ours; i++)
 	{
 		if (unique == 0 || strcmp(names[unique - 1], names[i]) != 0)
 			names[unique++] = names[i];

@@ -34,9 +34,12 @@
  *	deep=N		in every Nth image also write, vacuum, drop and count
  *	seed=N
  *	cut=N survival=0..3	one point only
+ *	from=STEP to=STEP	only from the begin of one step to the end of another
+ *	script=FILE	again: steps that follow the recovery (record.c)
  *	call=NAME	a call that is left out; for calls also several, with commas
  *	drop=N		one flush in N is left out; stops when that was noticed
  *	list=1		only names of calls, and how often they were made
+ *	first=1		kills: of each flush the first point
  *	tries=N		points at which a missing call is looked for
  *
  * Exit code: 0 fine, 1 a promise was broken, 2 it could not work.

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "sofort/pmem/shadow_log.h"
 
@@ -78,6 +79,7 @@ extern const char *server_conninfo(void);
 extern const char *server_log_tail(void);
 
 /* record.c, clients.c, check.c */
+extern int	record_script(const char *server, const char *log, const char *path, FILE *out);
 extern int	record_main(int argc, char **argv);
 extern int	clients_main(int argc, char **argv);
 extern int	again_main(int argc, char **argv);

@@ -21,6 +21,10 @@
  * The last statement of the first stops at the named stop point, with what it has
  * stored and not drained, while other sessions go on; it ends in the second.
  *
+ *		-- step NAME @SESSION (leaves)
+ *
+ * The session ends with the step: its process exits.
+ *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
@@ -39,7 +43,6 @@ static const char *conninfo;
 static PGconn *session[SESSIONS];
 static PGconn *observer;
 static const ShadowHeader *header;
-static char *script;
 static char *next_line;
 static int	steps = 0;
 static char held_at[SESSIONS][64];	/* stop point at which a session waits */
@@ -187,6 +190,29 @@ let_go(int number, bool may_fail)
 	}
 }
 
+/* The session ends, and its process with it. */
+static void
+leave(int number)
+{
+	char	   *query = print("SELECT count(*) FROM pg_stat_activity WHERE pid = %d",
+							  PQbackendPID(session[number]));
+	int			i;
+
+	PQfinish(session[number]);
+	session[number] = NULL;
+	for (i = 0; i < 3000; i++)
+	{
+		char	   *there = observe(query);
+		bool		gone = strcmp(there, "0") == 0;
+
+		free(there);
+		if (gone)
+			return;
+		usleep(5000);
+	}
+	die("a session does not end");
+}
+
 /* Is there another statement in this step? */
 static bool
 step_goes_on(void)
@@ -245,24 +271,20 @@ run_step(FILE *out, char *title)
 		sql = strdup("");
 	}
 	free(sql);
+	if (strstr(title, " (leaves)") != NULL)
+		leave(number);
 	write_step(out, sent, header->tail, title);
 }
 
+/* Run the steps of a script, and write what they leave.  Returns their number. */
 int
-record_main(int argc, char **argv)
+record_script(const char *server, const char *log, const char *path, FILE *out)
 {
-	FILE	   *out;
 	char	   *line;
 
-	if (argc != 5)
-		die("usage: medium record CONNINFO LOG SCRIPT STEPS");
-	conninfo = argv[1];
-	header = log_open(argv[2]);
-	script = read_whole(argv[3], NULL);
-	next_line = script;
-	out = fopen(argv[4], "w");
-	if (out == NULL)
-		die("cannot write %s", argv[4]);
+	conninfo = server;
+	header = log_open(log);
+	next_line = read_whole(path, NULL);
 	observer = connect_to_server();
 	write_step(out, header->tail, header->tail, "begin");
 	while ((line = get_line()) != NULL)
@@ -273,6 +295,20 @@ record_main(int argc, char **argv)
 			steps++;
 		}
 	}
+	return steps;
+}
+
+int
+record_main(int argc, char **argv)
+{
+	FILE	   *out;
+
+	if (argc != 5)
+		die("usage: medium record CONNINFO LOG SCRIPT STEPS");
+	out = fopen(argv[4], "w");
+	if (out == NULL)
+		die("cannot write %s", argv[4]);
+	(void) record_script(argv[1], argv[2], argv[3], out);
 	fclose(out);
 	printf("steps=%d drains=%llu log=%llu\n", steps, (unsigned long long) header->drains,
 		   (unsigned long long) header->tail);

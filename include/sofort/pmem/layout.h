@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	11
+#define SOFORT_LAYOUT_VERSION	12
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -416,7 +416,6 @@ typedef enum StoreState
 } StoreState;
 
 /* StoreHeader.flags: bits 0..15 of the word */
-#define STORE_EMPTYING			UINT64CONST(1)	/* truncation under way */
 #define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
 #define STORE_CHAINS_DIFFER		UINT64CONST(4)	/* store_chains_differ() */
 #define STORE_TREE				UINT64CONST(8)	/* an index: see TreeHeader */
@@ -609,7 +608,7 @@ typedef struct DictMedia
 	uint32		magic;
 	uint32		crc;			/* CRC-32C of magic, mask, covered */
 	uint64		mask;			/* slots - 1 */
-	PmSealed	used;			/* slots that are not empty */
+	uint64		unused;
 	uint64		covered;		/* hybrid: no code at or above it is here */
 	PMPtr		older;			/* the one it has replaced, until that is freed */
 	uint64		pad[3];

@@ -552,6 +552,7 @@ extern void value_store_references(StoreDesc *store, int n, const uint64 *fields
 /* ---- block.c ---- */
 extern uint32 block_capacity(uint64 block);
 extern PMPtr *block_entry(const StoreHeader *header, uint64 block);
+extern void block_set_count(StoreHeader *header, uint64 n);
 extern BlockHeader *block_get(const StoreHeader *header, uint64 block);
 extern void block_append_init(StoreDesc *store);
 extern void block_extend(Relation rel, StoreDesc *store, bool force);
@@ -625,7 +626,7 @@ extern bool version_free(StoreDesc *store, const RowRef *ref);
 extern void chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
 extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
-extern void chain_persist(const StoreHeader *header, const RowRef *root);
+extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
 extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead,

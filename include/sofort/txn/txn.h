@@ -222,6 +222,9 @@ extern void txn_release_horizon(bool held);
  * txn_horizon(NULL) > this. */
 extern uint64 txn_next_fxid(void);
 
+/* For tests: as if the slots of this process had been used so often. */
+extern void txn_test_set_generations(uint32 generation);
+
 /* 32-bit xid near now -> 64 bits. */
 extern uint64 txn_widen(TransactionId xid);
 
