@@ -46,7 +46,7 @@ sub cut
 	my ($images, $bad, $text) = $run->enumerate(rotate => 1, offset => $seed % 1000, seed => $seed, %option);
 	$total += $images;
 	is($bad, 0, "$run->{name}: $images images of $run->{drains} drains") or diag(substr($text, 0, 10_000));
-	return;
+	return $images;
 }
 
 # Leave out single calls: all that nothing has noticed yet, or those named.
@@ -129,7 +129,8 @@ foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 {
 	my $run = Medium->record('clients', clients => 4, transactions => $long ? 200 : 60, seed => $seed);
 	cmp_ok($run->{drains}, '>', 500, "clients: $run->{steps} transactions with $run->{drains} drains are recorded");
-	cut($run, every => int($run->{drains} / ($long ? 1100 : 90)) || 1);
+	my $images = cut($run, every => int($run->{drains} / ($long ? 1400 : 90)) || 1);
+	cmp_ok($images, '>=', 1000, "clients: $images random cuts") if $long;
 	leave_out($run) if $long;
 	$run->remove;
 }

@@ -32,11 +32,19 @@ BEGIN
         IF r.relpersistence = 'u' THEN
             hash := 'unlogged';
         END IF;
-        -- where indexes of dictionaries lie; the newest version of the first row
-        SELECT string_agg(column_name || ':' || dictionary_placement, ',' ORDER BY column_name) INTO places
-            FROM sofort.columns WHERE relation = r.name AND dictionary_placement <> 'dram';
+        -- where indexes of dictionaries lie (which come with the rows); the newest version of the first row
+        places := NULL;
+        IF r.name::text IN ('placed', 'early') AND split_part(hash, '/', 1)::int > 1000 THEN
+            SELECT string_agg(column_name || ':' || dictionary_placement, ',' ORDER BY column_name) INTO places
+                FROM sofort.columns WHERE relation = r.name AND dictionary_placement <> 'dram';
+        END IF;
         IF r.amname = 'sofort' AND r.name::text LIKE 'follow%' THEN
             places := coalesce(places, '') || currtid2(r.name::text, '(0,1)');
+        END IF;
+        IF r.name::text = 'counted' THEN
+            SELECT coalesce(sum(past_executions + executions) > 3.5, false) || '/' ||
+                coalesce(sum(past_executions + executions) > 10.5, false) INTO places
+                FROM sofort.workload WHERE relation = r.oid AND index IS NOT NULL;
         END IF;
         result := result || format('%s(%s)[%s]%s=%s ', r.name, columns, coalesce(indexes, ''), places, hash);
     END LOOP;
