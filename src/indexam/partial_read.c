@@ -633,7 +633,10 @@ zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
 	return n;
 }
 
-/* Of the roots alone, with a line read for each row.  The block's columns were read. */
+/*
+ * Of the roots alone, with a line read for each row, after zone_of_rows().  That has made
+ * the order keys, unless an integer is all of them (c->values are those of the last column).
+ */
 static void
 zone_of_roots(Collector *c, BlockNumber block, int nrows, ZoneBlock *zone, bool *has_null)
 {
@@ -641,10 +644,11 @@ zone_of_roots(Collector *c, BlockNumber block, int nrows, ZoneBlock *zone, bool 
 	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
 	int			k;
 
+	if (c->ncolumns == 1)
+		order_leading(c, nrows);
 	zone->min = order_max;
 	zone->max = order_min;
 	*has_null = false;
-	order_rows(c, block, nrows);
 	for (k = 0; k < n; k++)
 		zone_add_row(c, zone, has_null, index[k]);
 }
