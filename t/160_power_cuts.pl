@@ -102,6 +102,7 @@ sub cut_recovery
 foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 {
 	my ($name) = $script =~ m{([^/]+)\.sql$};
+	next if $name eq 'flushes' && !$long;	# see 161
 	my $run = Medium->record($name, script => $script);
 	cmp_ok($run->{drains}, '>', 500, "$name: $run->{steps} steps with $run->{drains} drains are recorded");
 

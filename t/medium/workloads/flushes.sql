@@ -1,0 +1,293 @@
+-- For single flushes and drains that nothing in the other workloads depends on: mostly, one session stops with
+-- what it has stored and not drained, and others build on that (t/160_power_cuts.pl).
+
+-- step entered: a value of fixed length at a freed code @8 (held at dictionary-value-entered)
+INSERT INTO freed VALUES (5000, 777.5);
+-- step another has the same value @9
+INSERT INTO freed VALUES (5001, 777.5);
+-- step it goes on @8 (goes on)
+SELECT 1;
+-- step entered: a new value @8 (held at dictionary-value-entered)
+INSERT INTO fresh VALUES (5000, 'brand new');
+-- step another has the new value @9
+INSERT INTO fresh VALUES (5001, 'brand new');
+-- step that goes on @8 (goes on)
+SELECT 1;
+
+-- step extended
+CREATE TABLE extended (id int, v text) USING sofort;
+-- step extended: a block @8 (held at store-extended)
+INSERT INTO extended VALUES (1, 'first');
+-- step another uses it @9
+INSERT INTO extended VALUES (2, 'second'), (3, 'third');
+-- step a block goes on @8 (goes on)
+SELECT 1;
+
+-- step taken: most of the pool @2
+BEGIN;
+SELECT sofort_test.fill_pool(33 * 1024 * 1024);
+-- step taken: words of granules that were never used @8 (held at pmem-granules-taken)
+INSERT INTO val SELECT 700, string_agg(md5(i::text), '') FROM generate_series(1, 70000) i;
+-- step another takes more @9
+INSERT INTO val2 SELECT 700, string_agg(md5(i::text), '') FROM generate_series(1, 40000) i;
+-- step the granules go on @8 (goes on)
+SELECT 1;
+-- step room again @2
+ROLLBACK;
+-- step room
+DELETE FROM val WHERE id = 700;
+-- step more room
+DELETE FROM val2 WHERE id = 700;
+-- step given back
+VACUUM val, val2;
+
+-- step runs: the middle goes
+DELETE FROM middle WHERE id BETWEEN 1100 AND 3000;
+-- step runs: is given back @9
+VACUUM middle;
+-- step runs: and used
+INSERT INTO val SELECT 800 + j, string_agg(md5((i + j)::text), '') FROM generate_series(1, 1900) i, generate_series(1, 12) j GROUP BY j;
+-- step runs: and free again
+DELETE FROM val WHERE id > 800;
+-- step runs: given back once more
+VACUUM val;
+-- step linked: an error behind a link @13 (may fail)
+SELECT sofort_test.arm('pmem-linked', 'error');
+INSERT INTO val VALUES (820, repeat('gone', 500));
+-- step linked: others go on @9
+INSERT INTO q VALUES (400, 1, 'others');
+-- step linked: its place is used, and its slot @9
+INSERT INTO val SELECT 830 + i, repeat('slot', 500) FROM generate_series(1, 40) i;
+-- step forgotten: an error in a hole @14 (may fail)
+SELECT sofort_test.arm('store-block-published', 'error');
+INSERT INTO middle SELECT i, i FROM generate_series(5001, 7500) i;
+-- step forgotten: given back by another @9
+VACUUM middle;
+-- step forgotten: and used by a third
+INSERT INTO val2 SELECT 800 + j, string_agg(md5((i + j)::text), '') FROM generate_series(1, 1900) i, generate_series(1, 12) j GROUP BY j;
+-- step forgotten: free again
+DELETE FROM val2 WHERE id > 800;
+
+-- step dropped
+CREATE TABLE dropped (id int, t text) USING sofort;
+-- step dropped: with segments of many granules
+INSERT INTO dropped SELECT j, string_agg(md5((i + j)::text), '') FROM generate_series(1, 33000) i, generate_series(1, 3) j GROUP BY j;
+-- step dropped: and not drained @10 (held at pmem-owner-freed)
+DROP TABLE dropped;
+-- step dropped: others take them @9
+INSERT INTO val2 SELECT 600, string_agg(md5(i::text), '') FROM generate_series(1, 80000) i;
+-- step dropped: they are gone @10 (goes on)
+SELECT 1;
+-- step dropped: no more
+DELETE FROM val2 WHERE id = 600;
+
+-- step slot: values go
+DELETE FROM val WHERE id > 3;
+-- step slot: one is freed; its intent is not drained @10 (held at pmem-freed)
+VACUUM val;
+-- step slot: goes to another @9
+INSERT INTO val SELECT 100 + i, repeat('takes', 400) FROM generate_series(1, 40) i;
+-- step slot: vacuum ends @10 (goes on)
+SELECT 1;
+
+-- step links
+CREATE TABLE links (id int PRIMARY KEY, v int) USING sofort;
+-- step links: roots
+INSERT INTO links SELECT i, i FROM generate_series(1, 6) i;
+-- step links: second versions
+UPDATE links SET v = v + 1;
+-- step links: third versions
+UPDATE links SET v = v + 1;
+-- step links: they die
+DELETE FROM links;
+-- step links: they are taken apart
+VACUUM links;
+-- step links: all of their rows are used again
+INSERT INTO links SELECT 10 + i, i FROM generate_series(1, 18) i;
+-- step links: once more
+UPDATE links SET v = v + 1;
+-- step links: die
+DELETE FROM links;
+-- step links: apart
+VACUUM links;
+-- step links: used
+INSERT INTO links SELECT 40 + i, i FROM generate_series(1, 36) i;
+
+-- step straddle
+CREATE TABLE straddle (a int8, b int8, c int8) USING sofort;
+-- step straddle: rows whose words lie in two lines
+INSERT INTO straddle SELECT i, i, i FROM generate_series(1, 16) i;
+-- step straddle: and their versions
+UPDATE straddle SET b = b + 1;
+-- step straddle: they die
+DELETE FROM straddle;
+-- step straddle: are freed
+VACUUM straddle;
+-- step straddle: and used
+INSERT INTO straddle SELECT i, i, i FROM generate_series(101, 132) i;
+
+-- step wide
+CREATE TABLE wide (id int PRIMARY KEY, a int8, b int8, c int8, d int8, e int8, f int8, g int8, h int8) USING sofort;
+-- step wide: held between the look for a key and the insertion @8 (held at store-row-written)
+BEGIN;
+INSERT INTO wide VALUES (200, 1);
+INSERT INTO wide VALUES (201, 1) ON CONFLICT DO NOTHING;
+-- step wide: another has the key
+INSERT INTO wide VALUES (201, 2);
+-- step wide: the first gives up @8 (goes on)
+COMMIT;
+-- step wide: others after that
+UPDATE wide SET a = a + 1 WHERE id = 201;
+
+-- step btree: entries of an open transaction @2
+BEGIN;
+INSERT INTO bt VALUES (100, 100);
+-- step btree: others flush its WAL
+CREATE TABLE sometable (id int) USING heap;
+-- step btree: it goes @2
+ROLLBACK;
+-- step btree: new keys of an open transaction @2
+BEGIN;
+UPDATE bt SET id = 200 WHERE id = 3;
+-- step btree: others flush that
+DROP TABLE sometable;
+-- step btree: that goes @2
+ROLLBACK;
+
+-- step follow: a new key
+UPDATE follow SET id = 10 WHERE id = 1;
+-- step follow: another new key
+UPDATE follow SET id = 11 WHERE id = 10;
+
+-- step follow: an old snapshot @2
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*) FROM q;
+-- step follow: a new key beside it
+UPDATE follow SET id = 20 WHERE id = 2;
+-- step follow: copied, with the old version
+CLUSTER follow USING follow_pkey;
+-- step follow: the snapshot goes @2
+COMMIT;
+
+-- step counted
+CREATE TABLE counted (id int PRIMARY KEY) USING sofort;
+-- step counted: a row
+INSERT INTO counted VALUES (1);
+-- step counted: used and saved @13
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT count(*) FROM q;
+DO $$ DECLARE saves bigint := sofort_test.workload_saves(); BEGIN
+    FOR i IN 1..100 LOOP EXIT WHEN sofort_test.workload_saves() >= saves + 2; PERFORM pg_sleep(0.1); END LOOP; END $$;
+-- step counted: others
+INSERT INTO q VALUES (403, 1, 'others');
+-- step counted: more @13
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT FROM counted WHERE id = 1;
+SELECT count(*) FROM q;
+DO $$ DECLARE saves bigint := sofort_test.workload_saves(); BEGIN
+    FOR i IN 1..100 LOOP EXIT WHEN sofort_test.workload_saves() >= saves + 2; PERFORM pg_sleep(0.1); END LOOP; END $$;
+-- step counted: others again
+INSERT INTO q VALUES (404, 1, 'others');
+
+-- step placed: another place @9
+SELECT sofort.set_dictionary_placement('placed', 'n', 'hybrid');
+-- step placed: back @9
+SELECT sofort.set_dictionary_placement('placed', 'n', 'pmem');
+-- step placed: values
+INSERT INTO placed SELECT 2000 + i, 'new value ' || i, i FROM generate_series(1, 60) i;
+-- step placed: a rewrite keeps it @9
+TRUNCATE placed;
+-- step placed: rows again
+INSERT INTO placed SELECT i, repeat('value ', 6) || i % 20, i % 20 * 1000 FROM generate_series(1, 1100) i;
+-- step placed: before there is a dictionary @9
+SELECT sofort.set_dictionary_placement('early', 's', 'pmem');
+-- step placed: it is made
+INSERT INTO early SELECT i, 'value ' || i % 20 FROM generate_series(1001, 1200) i;
+
+-- step ascending
+CREATE TABLE up (id int) USING sofort;
+-- step ascending: wide keys, so that nodes are small
+CREATE INDEX up_wide ON up USING sofort_index ((lpad(id::text, 32, '0')::uuid), (lpad(id::text, 32, '0')::uuid), (lpad(id::text, 32, '0')::uuid),
+    (lpad(id::text, 32, '0')::uuid), (id::int8)) WITH (placement = pmem);
+-- step ascending: leaves
+INSERT INTO up SELECT i FROM generate_series(1, 60) i;
+-- step ascending: inner nodes
+INSERT INTO up SELECT i FROM generate_series(61, 220) i;
+-- step validated: an index @8 (held at tree-complete)
+CREATE INDEX CONCURRENTLY up_id ON up USING sofort_index (id) WITH (placement = pmem);
+-- step validated: a row that its build has not seen
+INSERT INTO up VALUES (1000);
+-- step validated: it goes on @8 (goes on)
+-- step validated: others
+INSERT INTO q VALUES (405, 1, 'others');
+
+-- step undone drop
+CREATE TABLE stays (id int, v text) USING sofort;
+-- step undone drop: rows
+INSERT INTO stays VALUES (1, 'stays');
+-- step undone drop: under a savepoint @9
+BEGIN;
+INSERT INTO q VALUES (410, 1, 'with it');
+INSERT INTO val VALUES (410, 'with it');
+INSERT INTO links VALUES (410, 1);
+SAVEPOINT s;
+DROP TABLE stays;
+ROLLBACK TO s;
+COMMIT;
+-- step undone drop: it is there
+INSERT INTO stays VALUES (2, 'still');
+
+-- step leaves: with stamps that are not drained @15 (leaves)
+INSERT INTO wide SELECT i, i FROM generate_series(300, 304) i;
+-- step leaves: its place is taken, and its slots @15
+DO $$ BEGIN FOR i IN 1..40 LOOP UPDATE q SET v = v WHERE id = 3; ROLLBACK; END LOOP; END $$;
+-- step leaves: others
+INSERT INTO q VALUES (420, 1, 'others');
+
+-- step generations: a first one @14
+SELECT sofort_test.set_generations(0);
+BEGIN;
+INSERT INTO q VALUES (430, 1, 'first');
+INSERT INTO val VALUES (430, 'first');
+INSERT INTO links VALUES (430, 1);
+CREATE TABLE first (id int, v text) USING sofort;
+INSERT INTO first VALUES (1, 'first');
+COMMIT;
+-- step generations: slots come round @14
+DO $$ BEGIN FOR i IN 1..15 LOOP UPDATE q SET v = v WHERE id = 3; ROLLBACK; END LOOP; END $$;
+-- step generations: and numbers @14
+SELECT sofort_test.set_generations(16383);
+BEGIN;
+INSERT INTO q VALUES (431, 1, 'open');
+-- step generations: others
+INSERT INTO wide VALUES (431, 1);
+-- step generations: ends @14
+COMMIT;
+-- step undone links: several versions @5
+BEGIN;
+UPDATE q SET v = -1 WHERE id < 6;
+UPDATE q SET v = -2 WHERE id < 6;
+ROLLBACK;
+-- step undone links: others @6
+INSERT INTO wide VALUES (440, 1);
+-- step undone rows: new ones @4
+BEGIN;
+INSERT INTO wide SELECT i, i FROM generate_series(450, 453) i;
+DELETE FROM wide WHERE id = 300;
+ROLLBACK;
+-- step undone rows: others @6
+INSERT INTO q VALUES (441, 1, 'others');
+-- step last
+INSERT INTO q VALUES (999, 1, 'last');
