@@ -90,4 +90,12 @@ RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_places' LANGUAGE C;
 COMMENT ON FUNCTION places(regclass) IS
     'what the checks cover bit by bit, as places of the pool file: of a table, an index, or (NULL) the pool itself';
 
+CREATE FUNCTION age_outcomes(hours integer)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_age_outcomes' LANGUAGE C STRICT;
+COMMENT ON FUNCTION age_outcomes(integer) IS 'kept transactions that have ended did so that much earlier';
+
+CREATE FUNCTION kept_records()
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_kept_records' LANGUAGE C;
+COMMENT ON FUNCTION kept_records() IS 'places for kept transactions and their outcomes in the pool';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

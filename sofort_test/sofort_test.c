@@ -31,6 +31,8 @@
 #include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(sofort_test_resume_waiting);
+PG_FUNCTION_INFO_V1(sofort_test_age_outcomes);
+PG_FUNCTION_INFO_V1(sofort_test_kept_records);
 PG_FUNCTION_INFO_V1(sofort_test_arm);
 PG_FUNCTION_INFO_V1(sofort_test_disarm);
 PG_FUNCTION_INFO_V1(sofort_test_waiters);
@@ -372,6 +374,30 @@ sofort_test_rebuild(PG_FUNCTION_ARGS)
 }
 
 /* Without a token, which only its client has. */
+Datum
+sofort_test_age_outcomes(PG_FUNCTION_ARGS)
+{
+	int64		by = PG_GETARG_INT32(0) * INT64CONST(3600) * 1000000;
+	uint64		n;
+
+	pool_require();
+	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
+	{
+		KeptRecord *r = (KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
+
+		if (r->ended != 0)		/* not while it is open */
+			pm_store8_persist((uint64 *) &r->ended, (uint64) (r->ended - by));
+	}
+	PG_RETURN_VOID();
+}
+
+Datum
+sofort_test_kept_records(PG_FUNCTION_ARGS)
+{
+	pool_require();
+	PG_RETURN_INT64((int64) pm_vector_count(&PoolSuper->kept));
+}
+
 Datum
 sofort_test_resume_waiting(PG_FUNCTION_ARGS)
 {

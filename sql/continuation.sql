@@ -15,10 +15,22 @@ CREATE TABLE kt_references_heap (id int PRIMARY KEY, h int REFERENCES kt_heap) U
 CREATE SEQUENCE kt_seq;
 INSERT INTO kt SELECT i, i FROM generate_series(1, 10) i;
 INSERT INTO kt_heap SELECT i, i FROM generate_series(1, 10) i;
+INSERT INTO kt_btree SELECT i, i FROM generate_series(1, 10) i;
+CREATE TABLE kt_heap_child (id int PRIMARY KEY, kt int REFERENCES kt ON DELETE CASCADE) USING heap;
+CREATE VIEW kt_view AS SELECT * FROM kt_heap;
+CREATE TABLE kt_ruled (id int) USING sofort;
+CREATE RULE kt_rule AS ON INSERT TO kt_ruled DO ALSO NOTIFY kt_channel;
+CREATE TEMP TABLE kt_temp_of_before (i int) ON COMMIT DELETE ROWS;
+CREATE TEMP SEQUENCE kt_temp_seq;
+CREATE FUNCTION kt_cursor() RETURNS refcursor LANGUAGE plpgsql AS $$ DECLARE c refcursor; BEGIN OPEN c FOR SELECT 1; RETURN 'opened'; END $$;
+CREATE FUNCTION kt_advisory(i int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN PERFORM pg_advisory_xact_lock(i); END IF; RETURN i; END $$;
+CREATE OPERATOR !! (rightarg = bigint, function = pg_advisory_xact_lock);
 
 -- Runs statements in transaction blocks of their own, with the call behind the
 -- first of them, or before it; says what the server says.
 CREATE FUNCTION kt_keep() RETURNS boolean LANGUAGE sql AS 'SELECT length(sofort.keep_transaction()) = 32';
+
+CREATE PROCEDURE kt_procedure() LANGUAGE plpgsql AS 'BEGIN COMMIT; END';
 
 -- not at all
 SELECT kt_keep();
@@ -27,6 +39,9 @@ BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT kt_keep(); ROLLBACK;
 BEGIN; SAVEPOINT a; SELECT kt_keep(); ROLLBACK;
 BEGIN; DO $$ BEGIN PERFORM kt_keep(); EXCEPTION WHEN division_by_zero THEN NULL; END $$; ROLLBACK;
 BEGIN; SELECT kt_keep(); SELECT kt_keep(); ROLLBACK;
+BEGIN READ ONLY; SELECT kt_keep(); ROLLBACK;
+BEGIN; SET TRANSACTION READ ONLY; SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT sofort.keep_transaction(repeat('é', 32)); ROLLBACK;
 
 -- before
 BEGIN; INSERT INTO kt_heap VALUES (11, 1); SELECT kt_keep(); ROLLBACK;
@@ -56,6 +71,19 @@ BEGIN; SELECT pg_replication_origin_create('kt') > 0; SELECT kt_keep(); ROLLBACK
 BEGIN; SET LOCAL ROLE pg_read_all_stats; RESET ROLE; SELECT kt_keep(); ROLLBACK;
 BEGIN; LOCK TABLE kt IN ROW SHARE MODE; SELECT kt_keep(); ROLLBACK;
 BEGIN; SELECT length(pg_export_snapshot()) > 0; SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT length(pg_logical_emit_message(true, 'kt', '')::text) > 0; SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT kt_cursor(); SELECT kt_keep(); ROLLBACK;
+BEGIN; INSERT INTO kt_ruled VALUES (1); SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT kt_advisory(1); SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT !! 1::bigint; SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT nextval('kt_temp_seq'); SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT count(*) FROM kt_temp_of_before; SELECT kt_keep(); ROLLBACK;
+BEGIN; DO $$ BEGIN EXECUTE 'EXPLAIN (ANALYZE) CREATE TABLE kt_new AS SELECT 1'; END $$; SELECT kt_keep(); ROLLBACK;
+BEGIN; DO $$ BEGIN EXECUTE 'LOCK TABLE kt'; END $$; SELECT kt_keep(); ROLLBACK;
+BEGIN; DELETE FROM kt WHERE id = 2; SELECT kt_keep(); ROLLBACK;
+BEGIN; DECLARE kt_held CURSOR WITH HOLD FOR SELECT 1; COMMIT;
+BEGIN; SELECT kt_keep(); ROLLBACK;
+CLOSE kt_held;
 
 -- behind
 BEGIN; SELECT kt_keep(); INSERT INTO kt_heap VALUES (11, 1); ROLLBACK;
@@ -85,6 +113,46 @@ BEGIN; SELECT kt_keep(); SAVEPOINT a; ROLLBACK;
 BEGIN; SELECT kt_keep(); PREPARE TRANSACTION 'kt'; ROLLBACK;
 BEGIN; SELECT kt_keep(); SELECT pg_export_snapshot(); ROLLBACK;
 BEGIN; SELECT kt_keep(); DO $$ BEGIN SET LOCAL work_mem = '1MB'; END $$; ROLLBACK;
+BEGIN; SELECT kt_keep(); SET TRANSACTION READ ONLY; ROLLBACK;
+BEGIN; SELECT kt_keep(); SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT pg_logical_emit_message(false, 'kt', ''); ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT kt_cursor(); ROLLBACK;
+BEGIN; SELECT kt_keep(); INSERT INTO kt_ruled VALUES (1); ROLLBACK;
+BEGIN; SELECT kt_advisory(0); SELECT kt_keep(); SELECT kt_advisory(1); ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT !! 1::bigint; ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT nextval('kt_temp_seq'); ROLLBACK;
+BEGIN; SELECT kt_keep(); INSERT INTO kt_temp_of_before VALUES (1); ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT count(*) FROM kt_temp_of_before; ROLLBACK;
+BEGIN; SELECT kt_keep(); DO $$ BEGIN EXECUTE 'EXPLAIN (ANALYZE) CREATE TABLE kt_new AS SELECT 1'; END $$; ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT 1 AS i INTO kt_new; ROLLBACK;
+BEGIN; SELECT kt_keep(); EXPLAIN (ANALYZE) UPDATE kt_heap SET v = 1; ROLLBACK;
+BEGIN; SELECT kt_keep(); COPY (UPDATE kt_heap SET v = 1 RETURNING id) TO STDOUT; ROLLBACK;
+BEGIN; SELECT kt_keep(); COPY (SELECT id FROM kt_heap FOR UPDATE) TO STDOUT; ROLLBACK;
+BEGIN; SELECT kt_keep(); UPDATE kt_view SET v = 1; ROLLBACK;
+BEGIN; SELECT kt_keep(); SELECT id FROM kt_view FOR NO KEY UPDATE; ROLLBACK;
+BEGIN; SELECT kt_keep(); WITH w AS (DELETE FROM kt_heap RETURNING id) SELECT count(*) FROM w; ROLLBACK;
+BEGIN; SELECT kt_keep(); MERGE INTO kt_heap h USING kt ON h.id = kt.id WHEN MATCHED THEN DELETE; ROLLBACK;
+BEGIN; SELECT kt_keep(); DELETE FROM kt WHERE id = 2; ROLLBACK;
+BEGIN; SELECT kt_keep(); UPDATE kt SET v = 0 WHERE id = 1; ROLLBACK;
+BEGIN; SELECT kt_keep(); DO $$ BEGIN PERFORM FROM kt_heap FOR KEY SHARE; END $$; ROLLBACK;
+BEGIN; SELECT kt_keep(); DO $$ BEGIN EXECUTE 'ALTER TABLE kt ADD w int'; END $$; ROLLBACK;
+BEGIN; SELECT kt_keep(); DO $$ BEGIN EXECUTE 'TRUNCATE kt_btree'; END $$; ROLLBACK;
+BEGIN; SELECT kt_keep(); CREATE TEMP TABLE kt_drop ON COMMIT DROP AS SELECT 1; ROLLBACK;
+BEGIN; SELECT kt_keep(); SET LOCAL ROLE pg_read_all_stats; ROLLBACK;
+BEGIN; SELECT kt_keep(); RESET ALL; ROLLBACK;
+BEGIN; SELECT kt_keep(); LISTEN kt_channel; ROLLBACK;
+BEGIN; SELECT kt_keep(); UNLISTEN *; ROLLBACK;
+BEGIN; SELECT kt_keep(); COMMENT ON TABLE kt IS 'x'; ROLLBACK;
+BEGIN; SELECT kt_keep(); ANALYZE kt; ROLLBACK;
+BEGIN; SELECT kt_keep(); DISCARD PLANS; ROLLBACK;
+BEGIN; SELECT kt_keep(); FETCH NEXT FROM c; ROLLBACK;
+BEGIN; SELECT kt_keep(); REFRESH MATERIALIZED VIEW kt_view; ROLLBACK;
+BEGIN; SELECT kt_keep(); LOAD 'plpgsql'; ROLLBACK;
+BEGIN; SELECT kt_keep(); CALL kt_procedure(); ROLLBACK;
+-- refused in a block with an exception clause, too; what it left is rolled back
+BEGIN; SELECT kt_keep(); DO $$ BEGIN UPDATE kt_heap SET v = 77; EXCEPTION WHEN feature_not_supported THEN INSERT INTO kt VALUES (77, 77); END $$; COMMIT;
+SELECT (SELECT count(*) FROM kt_heap WHERE v = 77), (SELECT count(*) FROM kt WHERE id = 77);
+DELETE FROM kt_heap_child; DELETE FROM kt WHERE id = 77;
 
 -- what can be kept
 BEGIN;
@@ -104,6 +172,7 @@ EXECUTE kt_statement(12);
 EXPLAIN (COSTS OFF) SELECT 1;
 SELECT id FROM kt WHERE id = 3 FOR KEY SHARE;
 SELECT id FROM kt WHERE id = 3 FOR UPDATE;
+SELECT id FROM kt_btree WHERE id = 3 FOR UPDATE;
 SELECT state, label, statements, expires FROM sofort.transactions WHERE pid = pg_backend_pid();
 COMMIT;
 SELECT * FROM kt WHERE id > 10 ORDER BY id;
@@ -127,7 +196,16 @@ BEGIN; SELECT 1; SELECT sofort.resume_transaction('00000000000000000000000000000
 BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sofort.resume_transaction('00000000000000000000000000000000'); ROLLBACK;
 BEGIN READ ONLY; SELECT sofort.resume_transaction('00000000000000000000000000000000'); ROLLBACK;
 
+-- after it nothing of all this holds
+BEGIN; SELECT kt_keep(); COMMIT AND CHAIN; SAVEPOINT a; NOTIFY kt_channel; ROLLBACK;
+
 DEALLOCATE kt_statement;
+DROP OPERATOR !! (NONE, bigint);
+DROP TABLE kt_heap_child, kt_temp_of_before, kt_ruled;
+DROP SEQUENCE kt_temp_seq;
+DROP VIEW kt_view;
+DROP FUNCTION kt_cursor(), kt_advisory(int);
+DROP PROCEDURE kt_procedure();
 DROP TABLE kt_deferred, kt_references_heap, kt, kt_heap, kt_btree, kt_unlogged, kt_parent;
 DROP FUNCTION kt_keep();
 DROP SEQUENCE kt_seq;

@@ -28,6 +28,7 @@
 #include "sofort/txn/txn.h"
 #include "storage/lmgr.h"
 #include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -70,6 +71,23 @@ continuation_leave(void)
 		depth--;
 }
 
+/* (Planning, which may call functions, knows the text of the statement.) */
+bool
+continuation_in_statement(void)
+{
+	return depth > 0 || ActivePortal != NULL || debug_query_string != NULL;
+}
+
+static void
+require_statement(const char *function)
+{
+	if (ActivePortal == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s must be called in a statement", function),
+				 errhint("Call it by SELECT.")));
+}
+
 static void
 statement_finished(void)
 {
@@ -80,6 +98,7 @@ statement_finished(void)
 	if (unlikely(txn_is_kept()))
 	{
 		keepable_statement_end();
+		sequences_pre_commit();
 		txn_statement_finished(statements);
 	}
 }
@@ -266,8 +285,15 @@ sofort_keep_transaction(PG_FUNCTION_ARGS)
 	uint8		token[TOKEN_BYTES];
 	uint8		hash[PG_SHA256_DIGEST_LENGTH];
 	char		hex[2 * TOKEN_BYTES + 1];
+	char	   *label = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
+	require_statement("sofort.keep_transaction()");
 	RequireTransactionBlock(true, "sofort.keep_transaction()");
+	if (strlen(label) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("label of a kept transaction is too long"),
+				 errdetail("It must be less than %d bytes.", NAMEDATALEN)));
 	if (!txn_is_kept())
 		keepable_so_far();
 	if (!pg_strong_random(token, sizeof(token)))
@@ -275,22 +301,10 @@ sofort_keep_transaction(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	hash_token(token, hash);
-	txn_keep(hash, text_to_cstring(PG_GETARG_TEXT_PP(0)), GetCurrentTransactionStartTimestamp());
+	txn_keep(hash, label, GetCurrentTransactionStartTimestamp());
 	not_counted = true;
 	hex[hex_encode((const char *) token, sizeof(token), hex)] = '\0';
 	PG_RETURN_TEXT_P(cstring_to_text(hex));
-}
-
-static void
-collect_store(void *arg, StoreId store)
-{
-	List	  **stores = arg;
-	ListCell   *lc;
-
-	foreach(lc, *stores)
-		if (*(StoreId *) lfirst(lc) == store)
-			return;
-	*stores = lappend(*stores, memcpy(palloc(sizeof(StoreId)), &store, sizeof(StoreId)));
 }
 
 /* A table that a kept transaction has used. */
@@ -298,8 +312,32 @@ typedef struct UsedTable
 {
 	StoreId		store;
 	Oid			relid;
+	bool		changed;		/* else it has only locked rows of it */
 } UsedTable;
 
+static void
+collect_store(void *arg, StoreId store, bool changed)
+{
+	List	  **stores = arg;
+	ListCell   *lc;
+	UsedTable  *t;
+
+	foreach(lc, *stores)
+	{
+		t = lfirst(lc);
+		if (t->store == store)
+		{
+			t->changed |= changed;
+			return;
+		}
+	}
+	t = palloc0(sizeof(UsedTable));
+	t->store = store;
+	t->changed = changed;
+	*stores = lappend(*stores, t);
+}
+
+/* Those of this database that still are tables */
 static List *
 tables_of(List *stores)
 {
@@ -308,18 +346,13 @@ tables_of(List *stores)
 
 	foreach(lc, stores)
 	{
-		StoreId		store = *(StoreId *) lfirst(lc);
-		const StoreHeader *header = store_find_by_id(store);
-		Oid			relid = header == NULL || header->db_oid != MyDatabaseId ? InvalidOid :
-			compat_relid_by_number(header->spc_oid, header->rel_number);
-		UsedTable  *t;
+		UsedTable  *t = lfirst(lc);
+		const StoreHeader *header = store_find_by_id(t->store);
 
-		if (!OidIsValid(relid))
-			continue;
-		t = palloc(sizeof(UsedTable));
-		t->store = store;
-		t->relid = relid;
-		tables = lappend(tables, t);
+		t->relid = header == NULL || header->db_oid != MyDatabaseId ? InvalidOid :
+			compat_relid_by_number(header->spc_oid, header->rel_number);
+		if (OidIsValid(t->relid))
+			tables = lappend(tables, t);
 	}
 	return tables;
 }
@@ -342,21 +375,22 @@ continuation_prepare_resume(const TxnKeptInfo *info)
 	txn_kept_visit_stores(info->place, collect_store, &stores);
 	foreach(lc, tables_of(stores))
 	{
-		Oid			relid = ((UsedTable *) lfirst(lc))->relid;
+		const UsedTable *t = lfirst(lc);
 
-		if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
+		if (!ConditionalLockRelationOid(t->relid, t->changed ? RowExclusiveLock : RowShareLock))
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(relid)),
+					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(t->relid)),
 					 errhint("The transaction still waits to be resumed: try again.")));
-		keepable_resumed(relid);
-		indexam_complete(relid);
+		keepable_resumed(t->relid, t->changed);
+		indexam_complete(t->relid);
 	}
 }
 
 static void
 check_may_resume(const TxnKeptInfo *info)
 {
+	require_statement("sofort.resume_transaction()");
 	RequireTransactionBlock(true, "sofort.resume_transaction()");
 	if (GetCurrentTransactionNestLevel() > 1 || statements > 0 || !keepable_is_clean() ||
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
@@ -441,7 +475,7 @@ sofort_abort_transaction(PG_FUNCTION_ARGS)
  */
 
 static void
-compare_store(void *arg, StoreId store)
+compare_store(void *arg, StoreId store, bool changed)
 {
 	UsedTable  *t = arg;
 

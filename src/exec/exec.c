@@ -383,6 +383,7 @@ exec_init(void)
 	object_access_hook = exec_object_access;
 	statement_init();
 	row_compare_init();
+	keepable_init();
 	RegisterXactCallback(exec_xact_callback, NULL);
 	RegisterSubXactCallback(exec_subxact_callback, NULL);
 	CacheRegisterSyscacheCallback(AMNAME, access_methods_changed, (Datum) 0);

@@ -153,9 +153,10 @@ extern void keepable_function(Oid function);
 extern void keepable_plan(const PlannedStmt *stmt);	/* only if it is kept */
 extern void keepable_so_far(void);
 extern void keepable_statement_end(void);
-extern void keepable_resumed(Oid relid);
+extern void keepable_resumed(Oid relid, bool writes);
 extern bool keepable_is_clean(void);
 extern void keepable_end_of_xact(void);
+extern void keepable_init(void);
 
 /* ---- continuation.c ---- */
 
@@ -167,6 +168,9 @@ extern void continuation_leave(void);
 extern void continuation_run_done(const QueryDesc *desc, uint64 count);
 extern void continuation_executor_done(const PlannedStmt *stmt);
 extern void continuation_utility_done(const PlannedStmt *stmt, ProcessUtilityContext context);
+
+/* False if a client calls a function by the protocol's message for that. */
+extern bool continuation_in_statement(void);
 
 extern void continuation_start_sub(void);
 extern void continuation_abort_sub(void);

@@ -20,16 +20,20 @@
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "commands/async.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "parser/parsetree.h"
 #include "replication/origin.h"
 #include "sofort/compat/compat.h"
+#include "sofort/compat/ddl.h"
 #include "sofort/txn/kept.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/sinval.h"
+#include "tcop/tcopprot.h"
 #include "utils/inval.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -37,14 +41,26 @@
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "exec_internal.h"
 
 /* The first statement or function that makes this transaction unfit; constant. */
 static const char *obstacle = NULL;
 
-/* Tables that it may change, all fit; in TopTransactionContext. */
-static List *checked = NIL;
+/* A table whose rows it may change or lock. */
+typedef struct NotedTable
+{
+	Oid			relid;
+	bool		writes;			/* it has had ROW EXCLUSIVE since it was noted so */
+	bool		fit;			/* and nothing has changed since that was looked at */
+} NotedTable;
+
+/* All but those that were found unfit; in TopTransactionContext. */
+static List *noted_tables = NIL;
+
+/* Relations have changed so often: a look at one may have seen it before that. */
+static uint64 changes = 0;
 
 /* Locks were looked at when this was the end of the transaction's WAL. */
 static XLogRecPtr wal_seen = InvalidXLogRecPtr;
@@ -63,30 +79,106 @@ refuse(const char *detail)
  * ------------------------------------------------------------------------
  */
 
+static bool
+index_is_ready(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	bool		ready = HeapTupleIsValid(tuple) &&
+		((Form_pg_index) GETSTRUCT(tuple))->indisready;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return ready;
+}
+
+/*
+ * An index that is not ready may be so soon, unless this transaction has written
+ * the table before: CREATE INDEX CONCURRENTLY waits for it, or died in the crash.
+ */
 static void
-check_indexes(Relation rel)
+check_indexes(Relation rel, bool written_before)
 {
 	List	   *indexes = RelationGetIndexList(rel);
 	ListCell   *lc;
 
 	foreach(lc, indexes)
 	{
-		if (exec_relation_am(lfirst_oid(lc)) != exec_index_am_oid())
+		Oid			index = lfirst_oid(lc);
+
+		if (exec_relation_am(index) != exec_index_am_oid() &&
+			(!written_before || index_is_ready(index)))
 			refuse(psprintf("Table \"%s\" has an index, \"%s\", that is no sofort_index.",
-							RelationGetRelationName(rel), get_rel_name(lfirst_oid(lc))));
+							RelationGetRelationName(rel), get_rel_name(index)));
 	}
 	list_free(indexes);
 }
 
+static NotedTable *
+find_noted(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, noted_tables)
+	{
+		NotedTable *t = lfirst(lc);
+
+		if (t->relid == relid)
+			return t;
+	}
+	return NULL;
+}
+
+static NotedTable *
+note_table(Oid relid)
+{
+	NotedTable *t = find_noted(relid);
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+	if (t == NULL)
+	{
+		t = palloc0(sizeof(NotedTable));
+		t->relid = relid;
+		noted_tables = lappend(noted_tables, t);
+	}
+	MemoryContextSwitchTo(old);
+	return t;
+}
+
+/* Others may make indexes and partitions meanwhile. */
 static void
-check_table(Oid relid)
+relation_changed(Datum arg, Oid relid)
+{
+	ListCell   *lc;
+
+	changes++;
+	foreach(lc, noted_tables)
+	{
+		NotedTable *t = lfirst(lc);
+
+		if (t->relid == relid || !OidIsValid(relid))
+			t->fit = false;
+	}
+}
+
+static bool
+is_fit(Oid relid, bool writes)
+{
+	const NotedTable *t = find_noted(relid);
+
+	return t != NULL && t->fit && (t->writes || !writes);
+}
+
+static void
+check_table(Oid relid, bool writes)
 {
 	Relation	rel;
-	MemoryContext old;
+	NotedTable *t;
+	uint64		before = changes;
 
-	if (list_member_oid(checked, relid))
+	if (is_fit(relid, writes))
 		return;
 	rel = table_open(relid, NoLock);
+	t = find_noted(relid);
 	switch (rel->rd_rel->relkind)
 	{
 		case RELKIND_PARTITIONED_TABLE:
@@ -98,30 +190,31 @@ check_table(Oid relid)
 				refuse(psprintf("Table \"%s\" is no sofort table.", RelationGetRelationName(rel)));
 			if (!RelationIsPermanent(rel))
 				refuse(psprintf("Table \"%s\" is unlogged.", RelationGetRelationName(rel)));
-			check_indexes(rel);
+			if (writes)
+				check_indexes(rel, t != NULL && t->writes);
 			break;
 		default:
 			refuse(psprintf("Relation \"%s\" is no sofort table.", RelationGetRelationName(rel)));
 	}
 	table_close(rel, NoLock);
-	old = MemoryContextSwitchTo(TopTransactionContext);
-	checked = lappend_oid(checked, relid);
-	MemoryContextSwitchTo(old);
+	t = note_table(relid);
+	t->writes |= writes;
+	t->fit = changes == before;
 }
 
 /* Rows of a partitioned table may go to any partition. */
 static void
-check_tables(Oid relid)
+check_tables(Oid relid, bool writes)
 {
 	List	   *all;
 	ListCell   *lc;
 
-	if (list_member_oid(checked, relid))
+	if (is_fit(relid, writes))
 		return;
 	all = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
 		find_all_inheritors(relid, AccessShareLock, NULL) : list_make1_oid(relid);
 	foreach(lc, all)
-		check_table(lfirst_oid(lc));
+		check_table(lfirst_oid(lc), writes);
 	list_free(all);
 }
 
@@ -137,7 +230,7 @@ check_relation_lock(Oid relid, LOCKMASK held)
 
 		/* of an index the table says whether it is fit */
 		if (kind != RELKIND_INDEX && kind != RELKIND_PARTITIONED_INDEX && kind != '\0')
-			check_tables(relid);
+			check_tables(relid, (held & LOCKBIT_ON(RowExclusiveLock)) != 0);
 	}
 }
 
@@ -162,6 +255,10 @@ check_locks(void)
 			continue;
 		if (l->locktag.locktag_type == LOCKTAG_ADVISORY)
 			refuse("The session holds an advisory lock.");
+		/* (large objects that C code unlinks, for one) */
+		if (l->locktag.locktag_type == LOCKTAG_OBJECT)
+			refuse(psprintf("It holds a lock on an object in catalog \"%s\".",
+							get_rel_name(l->locktag.locktag_field2)));
 		if (l->locktag.locktag_type == LOCKTAG_RELATION &&
 			(l->locktag.locktag_field1 == MyDatabaseId || l->locktag.locktag_field1 == InvalidOid))
 			check_relation_lock(l->locktag.locktag_field2, l->holdMask);
@@ -189,8 +286,8 @@ utility_is_harmless(Node *stmt)
 		case T_DoStmt:
 			return true;
 		case T_VariableSetStmt:
-			/* (a kept transaction has begun long ago) */
-			return castNode(VariableSetStmt, stmt)->kind == VAR_SET_MULTI &&
+			/* what it sets is looked at by keepable_so_far() */
+			return !txn_is_kept() && castNode(VariableSetStmt, stmt)->kind == VAR_SET_MULTI &&
 				strcmp(castNode(VariableSetStmt, stmt)->name, "TRANSACTION") == 0;
 		case T_TransactionStmt:
 			switch (castNode(TransactionStmt, stmt)->kind)
@@ -216,7 +313,7 @@ keepable_utility(Node *stmt)
 	{
 		if (IsA(stmt, CopyStmt) && castNode(CopyStmt, stmt)->is_from &&
 			castNode(CopyStmt, stmt)->relation != NULL && txn_is_kept())
-			check_tables(RangeVarGetRelid(castNode(CopyStmt, stmt)->relation, RowExclusiveLock, false));
+			check_tables(RangeVarGetRelid(castNode(CopyStmt, stmt)->relation, RowExclusiveLock, false), true);
 		return;
 	}
 	if (txn_is_kept())
@@ -233,6 +330,11 @@ keepable_function(Oid function)
 {
 	const char *what;
 
+	if (unlikely(txn_is_kept()) && !continuation_in_statement())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot execute a function without a statement in a transaction that is kept"),
+				 errhint("Call it by SELECT.")));
 	switch (function)
 	{
 		case F_PG_NOTIFY:
@@ -253,6 +355,10 @@ keepable_function(Oid function)
 			break;
 		case F_PG_EXPORT_SNAPSHOT:
 			what = "pg_export_snapshot()";
+			break;
+		case COMPAT_F_EMIT_MESSAGE_TEXT:
+		case COMPAT_F_EMIT_MESSAGE_BYTEA:
+			what = "pg_logical_emit_message()";
 			break;
 		default:
 			/* pg_advisory_lock() and its variants, with and without _xact */
@@ -278,13 +384,14 @@ keepable_plan(const PlannedStmt *stmt)
 	ListCell   *lc;
 
 	foreach(lc, stmt->resultRelations)
-		check_tables(rt_fetch(lfirst_int(lc), stmt->rtable)->relid);
+		check_tables(rt_fetch(lfirst_int(lc), stmt->rtable)->relid, true);
 	foreach(lc, stmt->rowMarks)
 	{
 		const PlanRowMark *mark = lfirst_node(PlanRowMark, lc);
 
-		if (!mark->isParent && mark->markType <= ROW_MARK_KEYSHARE)
-			check_tables(rt_fetch(mark->rti, stmt->rtable)->relid);
+		/* (foreign tables are locked where they are, whatever markType says) */
+		if (!mark->isParent && mark->strength != LCS_NONE)
+			check_tables(rt_fetch(mark->rti, stmt->rtable)->relid, false);
 	}
 }
 
@@ -292,6 +399,27 @@ keepable_plan(const PlannedStmt *stmt)
  * The whole transaction
  * ------------------------------------------------------------------------
  */
+
+/* NOTIFY and the like, also by C code: PREPARE TRANSACTION asks the same. */
+static bool
+will_notify(void)
+{
+	MemoryContext old = CurrentMemoryContext;
+	volatile bool pending = false;
+
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old);
+		FlushErrorState();
+		pending = true;			/* an error follows in any case */
+	}
+	PG_END_TRY();
+	return pending;
+}
 
 /* Things that a statement may have left behind. */
 static void
@@ -305,13 +433,17 @@ check_session(void)
 		refuse("It has exported a snapshot.");
 	if (!ThereAreNoReadyPortals())
 		refuse("It has an open cursor.");
+	if (will_notify())
+		refuse("It has executed LISTEN, UNLISTEN, or NOTIFY.");
 	if (replorigin_session_origin != InvalidRepOriginId)
 		refuse("The session has a replication origin.");
-	foreach(lc, checked)
+	foreach(lc, noted_tables)
 	{
-		if (AfterTriggerPendingOnRel(lfirst_oid(lc)))
+		Oid			relid = ((NotedTable *) lfirst(lc))->relid;
+
+		if (AfterTriggerPendingOnRel(relid))
 			refuse(psprintf("Deferred triggers or constraints of table \"%s\" are pending.",
-							get_rel_name(lfirst_oid(lc))));
+							get_rel_name(relid)));
 	}
 }
 
@@ -326,6 +458,8 @@ keepable_so_far(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("only transactions of isolation level READ COMMITTED can be kept"),
 				 errdetail("The snapshot of a transaction ends with the server.")));
+	if (XactReadOnly)
+		refuse("It is READ ONLY.");
 	if (obstacle != NULL)
 		refuse(psprintf("%s was executed in it.", obstacle));
 	check_locks();
@@ -341,11 +475,14 @@ keepable_statement_end(void)
 	check_session();
 }
 
-/* A table of a transaction that was resumed. */
+/*
+ * A table of a transaction that was resumed, with its lock.  It was fit; what others
+ * have done to it since matters to the next statement that writes it.
+ */
 void
-keepable_resumed(Oid relid)
+keepable_resumed(Oid relid, bool writes)
 {
-	check_tables(relid);
+	note_table(relid)->writes |= writes;
 }
 
 /* Nothing was done yet that would be lost. */
@@ -359,6 +496,12 @@ void
 keepable_end_of_xact(void)
 {
 	obstacle = NULL;
-	checked = NIL;
+	noted_tables = NIL;
 	wal_seen = InvalidXLogRecPtr;
+}
+
+void
+keepable_init(void)
+{
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 }

@@ -142,7 +142,7 @@ typedef struct StoreSearch
 } StoreSearch;
 
 static void
-compare_store(void *arg, StoreId store)
+compare_store(void *arg, StoreId store, bool changed)
 {
 	StoreSearch *search = arg;
 

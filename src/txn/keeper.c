@@ -607,6 +607,7 @@ typedef struct StoreVisit
 	TxnKeptVisitor fn;
 	void	   *arg;
 	StoreId		last;
+	bool		last_changed;
 } StoreVisit;
 
 static void
@@ -614,10 +615,11 @@ visit_store(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
 {
 	StoreVisit *v = arg;
 
-	if (e->store == v->last)
+	if (e->store == v->last && v->last_changed == !is_lock(e))
 		return;
 	v->last = e->store;
-	v->fn(v->arg, e->store);
+	v->last_changed = !is_lock(e);
+	v->fn(v->arg, e->store, v->last_changed);
 }
 
 /* fn must not raise errors or take locks of txn. */
@@ -703,7 +705,12 @@ xid_lock(TransactionId xid, bool acquire)
 	SET_LOCKTAG_TRANSACTION(tag, xid);
 	if (!acquire)
 		return LockRelease(&tag, ExclusiveLock, true);
-	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+
+	/*
+	 * While no keeper had it, waiters got it and let go of it at once: so this
+	 * waits for a moment at most, and they queue behind.
+	 */
+	return LockAcquire(&tag, ExclusiveLock, true, false) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 /* Hold the locks of those that wait, and no others. */
@@ -726,8 +733,7 @@ hold_locks(void)
 		held[i] = InvalidTransactionId;
 		if (TransactionIdIsValid(xid) && stage_of(k) == KEEP_WAITING)
 		{
-			if (!xid_lock(xid, true))
-				elog(ERROR, "lock of transaction %u is held by somebody else", xid);
+			(void) xid_lock(xid, true);
 			held[i] = xid;
 		}
 	}
@@ -771,6 +777,9 @@ static void
 keeper_gone(int code, Datum arg)
 {
 	TxnShmem->keeper_latch = NULL;
+
+	/* without a transaction nobody else does it: they would stay with our PGPROC */
+	LockReleaseSession(DEFAULT_LOCKMETHOD);
 }
 
 /* Everything that needs it can go on when the locks are held. */

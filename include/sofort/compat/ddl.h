@@ -52,10 +52,14 @@
 	reindex_index(index, false, persistence, params)
 #define compat_identity_sequence(rel, attnum) \
 	getIdentitySequence(RelationGetRelid(rel), attnum, true)
+#define COMPAT_F_EMIT_MESSAGE_TEXT F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT
+#define COMPAT_F_EMIT_MESSAGE_BYTEA F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA
 #else
 #define compat_reindex_index(index, persistence, params) \
 	reindex_index(NULL, index, false, persistence, params)
 #define compat_identity_sequence(rel, attnum) getIdentitySequence(rel, attnum, true)
+#define COMPAT_F_EMIT_MESSAGE_TEXT F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT_BOOL
+#define COMPAT_F_EMIT_MESSAGE_BYTEA F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA_BOOL
 #endif
 
 /* Parameter of ExecutorRun before 18 */

@@ -78,8 +78,8 @@ extern bool txn_kept_abort(const TxnKeptInfo *info);
 /* One load: are there any? */
 extern bool txn_any_kept_waits(void);
 
-/* Stores that they have changed or locked rows of; a store may come twice. */
-typedef void (*TxnKeptVisitor) (void *arg, StoreId store);
+/* Stores that they have changed, or only locked rows of; a store may come twice. */
+typedef void (*TxnKeptVisitor) (void *arg, StoreId store, bool changed);
 extern void txn_kept_visit_stores(uint32 place, TxnKeptVisitor fn, void *arg);
 extern void txn_all_kept_visit_stores(Oid db_oid, TxnKeptVisitor fn, void *arg);
 extern int	txn_kept_count_in_database(Oid db_oid);

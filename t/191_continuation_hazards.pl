@@ -1,0 +1,449 @@
+# Kept transactions: what would lose or change part of one. WAL that it depends on, indexes that
+# are rebuilt or made meanwhile, what C code of others does, calls without a statement, several of
+# them in each other's way, the background worker's death, outcomes that outlive a day.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use IO::Socket::UNIX;
+use IPC::Run;
+use SofortNode;
+use Test::More;
+
+plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
+
+my $node = SofortNode->new('hazards');
+$node->init(conf => [
+	'autovacuum = off', 'sofort.continuation_timeout = 600', 'sofort.recovery_workers = 0', 'sofort.recovery_mode = instant',
+	'sofort.rebuild_segment = 1', "deadlock_timeout = '100ms'", 'wal_writer_delay = 10s', 'bgwriter_lru_maxpages = 0',
+	'checkpoint_timeout = 1h', 'max_connections = 70' ]);
+$node->start;
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# A session that stays open: say() sends and returns what was printed until it was done.
+sub session
+{
+	my ($user) = @_;
+	my %s = (in => '', out => '', err => '', n => 0);
+	$s{run} = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $node->connstr('postgres') . ($user ? " user=$user" : '') ],
+		'<', \$s{in}, '>', \$s{out}, '2>', \$s{err});
+	return \%s;
+}
+
+sub send_to
+{
+	my ($s, $sql) = @_;
+	$s->{mark} = 'mark' . ++$s->{n};
+	$s->{out} = $s->{err} = '';
+	$s->{in} .= "$sql;\n\\echo $s->{mark}\n";
+	$s->{run}->pump_nb;
+	return;
+}
+
+sub answer
+{
+	my ($s) = @_;
+	$s->{run}->pump until $s->{out} =~ /$s->{mark}\n/ || !$s->{run}->pumpable;
+	(my $out = $s->{out}) =~ s/mark\d+\n//g;
+	return $out . $s->{err};
+}
+
+sub say_to { my ($s, $sql) = @_; send_to($s, $sql); return answer($s); }
+
+# A transaction that is kept; its token is in ->{token}.
+sub kept
+{
+	my ($label) = @_;
+	my $s = session();
+	my $token = say_to($s, 'BEGIN; SELECT sofort.keep_transaction(' . ($label ? "'$label'" : '') . ')');
+	($s->{token}) = $token =~ /^(\w{32})$/m or BAIL_OUT("not kept: $token");
+	return $s;
+}
+
+sub resumed
+{
+	my ($token) = @_;
+	my $s = session();
+	$s->{said} = say_to($s, "BEGIN; SELECT statements FROM sofort.resume_transaction('$token')");
+	chomp $s->{said};
+	$s->{token} = $token;
+	return $s;
+}
+
+sub crash
+{
+	my @sessions = @_;
+	$node->kill9;
+	SofortNode::drop_session($_) foreach @sessions;
+	$node->start;
+	return;
+}
+
+sub outcome { return sql("SELECT coalesce(sofort.transaction_outcome('$_[0]'), 'unknown')"); }
+sub waiting_for_xid { return $node->wait_until("SELECT count(*) = $_[0] FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"); }
+sub clean { is($node->verify_problems, '', "$_[0]: clean"); return; }
+
+# ---- numbers of a sequence that another session's WAL gave ----
+sql(q{CREATE SEQUENCE s; CREATE TABLE n (id bigint PRIMARY KEY) USING sofort;
+	CREATE FUNCTION f() RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE n bigint; BEGIN n := nextval('s'); INSERT INTO n VALUES (n); RETURN n; END $$});
+sql('VACUUM; CHECKPOINT');
+{
+	my $k = kept();
+	say_to($k, 'SELECT f()');
+	my $asleep = q{FROM pg_stat_activity WHERE backend_type = 'walwriter' AND wait_event = 'WalWriterMain'};
+	$node->wait_until("SELECT count(*) = 1 $asleep") or BAIL_OUT('the WAL writer does not sleep');
+	kill('STOP', sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'}));
+	my $other = session();
+	say_to($other, q{BEGIN; SELECT count(nextval('s')) FROM generate_series(1, 100)});
+	is(sql('SELECT pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn()'), 't', 'numbers of a sequence that are not durable');
+	my $last = say_to($k, 'SELECT f()');
+	crash($k, $other);
+	my $r = resumed($k->{token});
+	is($r->{said}, '2', 'kept transaction that has used one of them');
+	cmp_ok(sql(q{SELECT nextval('s')}), '>', $last, 'which is not given out again');
+	say_to($r, 'COMMIT');
+	is(sql('SELECT count(*) FROM n'), '2', 'committed');
+	SofortNode::drop_session($r);
+}
+
+# ---- an index that is rebuilt while it is resumed ----
+sql(q{CREATE TABLE r (id int PRIMARY KEY, v int) USING sofort; CREATE INDEX r_v ON r USING sofort_index (v);
+	INSERT INTO r SELECT i, i FROM generate_series(1, 20000) i});
+{
+	my $k = kept();
+	say_to($k, 'INSERT INTO r SELECT i, i FROM generate_series(20001, 30000) i');
+	say_to($k, 'UPDATE r SET v = -v WHERE id % 100 = 0; DELETE FROM r WHERE id % 100 = 1');
+	crash($k);
+	is(sql("SELECT sofort_test.rebuild('r_pkey', 3), sofort_test.rebuild('r_v', 20)"), 'worked|worked', 'indexes are rebuilt in part');
+	my $r = resumed($k->{token});
+	is($r->{said}, '3', 'resumed between two steps of the rebuild');
+	is(sql("SELECT sofort_test.rebuild('r_pkey', 0), sofort_test.rebuild('r_v', 0)"), 'not needed|not needed', 'which is finished');
+	is(say_to($r, 'SELECT count(*) FROM r WHERE id > 0'), "29700\n", 'it sees all of its rows');
+	say_to($r, 'COMMIT');
+	is(sql('SET enable_seqscan = off; SELECT (SELECT count(*) FROM r WHERE id BETWEEN 1 AND 40000), (SELECT count(*) FROM r WHERE v < 0), (SELECT count(*) FROM r WHERE v BETWEEN 20001 AND 30000)'),
+		'29700|300|9800', 'others see them by the indexes');
+	clean('resumed between two steps');
+	SofortNode::drop_session($r);
+
+	# held in the middle of a step
+	$k = kept();
+	say_to($k, 'INSERT INTO r SELECT i, i FROM generate_series(30001, 40000) i');
+	say_to($k, 'UPDATE r SET v = -v WHERE id % 100 = 2');
+	crash($k);
+	$node->arm('rebuild-segment-done', 'wait', 40);
+	my $rebuilder = session();
+	send_to($rebuilder, "SELECT sofort_test.rebuild('r_pkey', 0), sofort_test.rebuild('r_v', 0)");
+	ok($node->wait_at('rebuild-segment-done'), 'a rebuild is held');
+	$r = session();
+	send_to($r, "SET application_name = 'taker'; BEGIN; SELECT statements FROM sofort.resume_transaction('$k->{token}')");
+	# it waits for that step, or has done the rest itself
+	ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'taker' AND (state = 'idle in transaction' OR wait_event IS NOT NULL)}), 'somebody resumes the transaction meanwhile');
+	$node->disarm('rebuild-segment-done');
+	is(answer($r), "2\n", 'it is resumed');
+	answer($rebuilder);
+	say_to($r, 'INSERT INTO r VALUES (50000, 50000); COMMIT');
+	is(sql('SET enable_seqscan = off; SELECT (SELECT count(*) FROM r WHERE id BETWEEN 1 AND 50000), (SELECT count(*) FROM r WHERE v < 0)'), '39701|700', 'others see it by the indexes')
+	  or diag(sql('SELECT count(*), count(*) FILTER (WHERE v < 0) FROM r'));
+	clean('resumed while a rebuild was held');
+	SofortNode::drop_session($_) foreach $r, $rebuilder;
+}
+
+# ---- indexes that others make meanwhile ----
+sql('CREATE TABLE i (id int PRIMARY KEY, v int) USING sofort; INSERT INTO i SELECT i, i FROM generate_series(1, 10) i');
+{
+	# one has only locked rows: the index comes, and no change any more
+	my $k = kept();
+	say_to($k, 'SELECT FROM i WHERE id = 1 FOR UPDATE');
+	sql('CREATE INDEX i_btree ON i USING btree (v)');
+	crash($k);
+	my $r = resumed($k->{token});
+	is($r->{said}, '1', 'resumed, with row locks on a table that has got a btree');
+	like($node->error_of(q{SELECT FROM i WHERE id = 1 FOR SHARE NOWAIT}), qr/^55P03/, 'which are in force');
+	like(say_to($r, 'UPDATE i SET v = 0 WHERE id = 2'), qr/0A000.*cannot be kept/, 'a change is refused');
+	say_to($r, 'ROLLBACK');
+	SofortNode::drop_session($r);
+	$k = kept();
+	say_to($k, 'SELECT FROM i WHERE id = 1 FOR UPDATE');
+	sql('CREATE INDEX i_btree2 ON i USING btree (v)');
+	like(say_to($k, 'UPDATE i SET v = 0 WHERE id = 2'), qr/0A000.*cannot be kept/, 'likewise without a crash');
+	SofortNode::drop_session($k);
+	sql('DROP INDEX i_btree, i_btree2');
+
+	# one has changed it: CREATE INDEX CONCURRENTLY waits, dies, and does not keep it from going on
+	$k = kept();
+	say_to($k, 'UPDATE i SET v = 100 WHERE id = 3');
+	my $builder = session();
+	send_to($builder, 'CREATE INDEX CONCURRENTLY i_dead ON i USING btree (v)');
+	ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_index WHERE indexrelid = to_regclass('i_dead') AND NOT indisready}), 'CREATE INDEX CONCURRENTLY has begun');
+	ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted}), 'and waits');
+	is(say_to($k, 'UPDATE i SET v = 101 WHERE id = 4'), '', 'the kept transaction goes on');
+	crash($k, $builder);
+	$r = resumed($k->{token});
+	is($r->{said}, '2', 'and after a crash');
+	is(say_to($r, 'UPDATE i SET v = 102 WHERE id = 5; COMMIT'), '', 'and on');
+	is(sql('DROP INDEX i_dead; SELECT count(*) FROM i WHERE v > 99'), '3', 'and commits');
+	SofortNode::drop_session($r);
+}
+
+# ---- a partition that others attach ----
+sql(q{CREATE TABLE pa (id int, v int) PARTITION BY RANGE (id); CREATE TABLE pa1 PARTITION OF pa FOR VALUES FROM (0) TO (10) USING sofort;
+	CREATE TABLE pb (id int, v int REFERENCES i DEFERRABLE INITIALLY DEFERRED) USING sofort; CREATE TABLE pc (id int, v int) USING heap});
+{
+	my $k = kept();
+	say_to($k, 'INSERT INTO pa VALUES (1, 1)');
+	sql('ALTER TABLE pa ATTACH PARTITION pb FOR VALUES FROM (10) TO (20)');
+	like(say_to($k, 'INSERT INTO pa VALUES (11, 1)'), qr/0A000.*cannot be kept/, 'deferred constraint of a partition that was attached');
+	SofortNode::drop_session($k);
+	$k = kept();
+	say_to($k, 'INSERT INTO pa VALUES (2, 1)');
+	sql('ALTER TABLE pa ATTACH PARTITION pc FOR VALUES FROM (20) TO (30)');
+	like(say_to($k, 'INSERT INTO pa VALUES (21, 1)'), qr/0A000.*cannot be kept/, 'heap partition that was attached');
+	SofortNode::drop_session($k);
+}
+
+# ---- several in each other's way, and in others' ----
+sql('CREATE TABLE a (id int PRIMARY KEY, v int) USING sofort; INSERT INTO a SELECT i, 0 FROM generate_series(1, 20) i');
+{
+	# each has a row of its own; 2 waits for 1, an ordinary writer for 3, when the server dies
+	my @k = map { my $k = kept("k$_"); say_to($k, "UPDATE a SET v = v + $_ WHERE id = $_"); $k } 1 .. 4;
+	send_to($k[1], 'UPDATE a SET v = v * 10 WHERE id = 1');
+	my $writer = session();
+	send_to($writer, 'UPDATE a SET v = v + 1000 WHERE id = 3');
+	ok(waiting_for_xid(2), 'one kept transaction and an ordinary one wait for others');
+	crash(@k, $writer);
+	is(sql('SELECT string_agg(label, chr(32) ORDER BY label) FROM sofort.transactions'), 'k1 k2 k3 k4', 'four of them wait to be resumed');
+	is(sql('SELECT sum(v) FROM a'), '0', 'nothing of them is visible');
+
+	# now everybody waits for one that nobody has resumed
+	my @r = map { resumed($k[$_]->{token}) } 1;
+	is($r[0]->{said}, '1', 'the statement that waited was not finished');
+	send_to($r[0], 'UPDATE a SET v = v * 10 WHERE id = 1 RETURNING v');
+	my @w = map { session() } 1 .. 3;
+	send_to($w[0], 'UPDATE a SET v = v + 1000 WHERE id = 3 RETURNING v');
+	send_to($w[1], 'INSERT INTO a VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET v = a.v + 7 RETURNING v');
+	send_to($w[2], 'SELECT v FROM a WHERE id = 4 FOR UPDATE');
+	ok($node->wait_until(q{SELECT count(*) = 4 FROM pg_locks WHERE locktype IN ('transactionid', 'tuple') AND NOT granted}), 'a resumed one and three others wait');
+
+	# resuming the one they wait for does not let them go, its end does
+	my $r1 = resumed($k[0]->{token});
+	is($r1->{said}, '1', 'the first is resumed while others wait for it');
+	ok($node->wait_until(q{SELECT count(*) = 4 FROM pg_locks WHERE locktype IN ('transactionid', 'tuple') AND NOT granted}), 'they still wait');
+	is(say_to($r1, 'UPDATE a SET v = v + 1 WHERE id = 1; COMMIT'), '', 'it commits');
+	my $tenfold = answer($r[0]);
+	is(say_to($r[0], 'COMMIT'), '', 'the resumed one goes on and commits');
+	# in one order or the other
+	my %order = ("20\n27\n" => 27, "90\n9\n" => 90);
+	my $last = $order{ $tenfold . answer($w[1]) };
+	ok(defined $last, 'it and ON CONFLICT see what was committed, and each other');
+	my $r3 = resumed($k[2]->{token});
+	is(say_to($r3, 'SELECT v FROM a WHERE id = 3; ROLLBACK'), "3\n", 'the third is resumed and rolled back');
+	is(answer($w[0]), "1000\n", 'who waited for it finds the old row');
+	sql("SELECT sofort.abort_transaction('$k[3]->{token}')");
+	is(answer($w[2]), "0\n", 'the fourth is aborted, likewise');
+	is(sql('SELECT string_agg(v::text, chr(32) ORDER BY id) FROM a WHERE id < 5'), ($last // '') . ' 2 1000 0', 'rows in the end');
+	is(join(' ', map { outcome($_->{token}) } @k), 'committed committed aborted aborted', 'outcomes');
+	SofortNode::drop_session($_) foreach @r, $r1, $r3, @w;
+
+	# a deadlock of two that were resumed is found
+	@k = map { my $k = kept("d$_"); say_to($k, "UPDATE a SET v = v + 1 WHERE id = $_"); $k } 5, 6;
+	crash(@k);
+	@r = map { resumed($_->{token}) } @k;
+	send_to($r[0], 'UPDATE a SET v = v + 1 WHERE id = 6');
+	ok(waiting_for_xid(1), 'one waits');
+	send_to($r[1], 'UPDATE a SET v = v + 1 WHERE id = 5');
+	my @said = map { answer($_) } @r;
+	is(scalar(grep { /40P01/ } @said), 1, 'a deadlock of two resumed transactions is found') or diag(@said);
+	say_to($_, 'COMMIT') foreach @r;
+	is(sql('SELECT sum(v) FROM a WHERE id IN (5, 6)'), '2', 'and one of them has committed');
+	SofortNode::drop_session($_) foreach @r;
+
+	# forty of them, crash after crash, each time some go on; others change what is free
+	my %token = map { my $k = kept("many $_"); say_to($k, "INSERT INTO a VALUES ($_ + 100, 1), ($_ + 200, 1); SELECT FROM a WHERE id = 20 FOR KEY SHARE"); my $t = $k->{token}; $_ => [ $t, $k ] } 1 .. ($ENV{SOFORT_LONG} ? 40 : 12);
+	my @open = sort { $a <=> $b } keys %token;
+	crash(map { $_->[1] } values %token);
+	my $round = 0;
+	while (@open)
+	{
+		is(sql(q{SELECT count(*) FROM sofort.transactions WHERE label LIKE 'many %'}), scalar(@open), scalar(@open) . ' wait');
+		is(sql('UPDATE a SET v = v + 1 WHERE id BETWEEN 7 AND 20 RETURNING 1') =~ tr/1//, 14, 'others change other rows, and one that they have locked');
+		like($node->error_of('SET lock_timeout = 50; DELETE FROM a WHERE id = 20'), qr/^55P03/, 'but may not delete it');
+		my @now = splice @open, 0, 3;
+		my @s = map { resumed($token{$_}[0]) } @now;
+		foreach my $i (0 .. $#s)
+		{
+			say_to($s[$i], "UPDATE a SET v = v + 1 WHERE id = $now[$i] + 100");
+			say_to($s[$i], $i == 1 ? 'ROLLBACK' : 'COMMIT') if $i < 2;
+		}
+		# the third goes on in the next round: kept again with one statement more
+		push @open, $now[2] if @now == 3;
+		crash(@s);
+		last if ++$round > 30;
+	}
+	is(sql(q{SELECT count(*) FROM sofort.transactions}), '0', 'all have ended');
+	my %v = map { split /\|/ } split /\n/, sql('SELECT id, v FROM a WHERE id > 100');
+	my $bad = 0;
+	foreach my $n (keys %token)
+	{
+		my $is = outcome($token{$n}[0]);
+		$bad++ if $is eq 'committed' ? ($v{ 100 + $n } // 0) < 2 || ($v{ 200 + $n } // 0) != 1 : exists $v{ 100 + $n } || exists $v{ 200 + $n } || $is ne 'aborted';
+	}
+	is($bad, 0, 'each is whole or not there') or diag(explain(\%v));
+	clean('several');
+}
+
+# ---- the background worker dies ----
+{
+	my $k = kept('keeper');
+	say_to($k, 'UPDATE a SET v = 77 WHERE id = 8');
+	crash($k);
+	my $w = session();
+	send_to($w, 'UPDATE a SET v = v + 1 WHERE id = 8 RETURNING v');
+	ok(waiting_for_xid(1), 'a writer waits for the keeper');
+	my $keeper = sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'sofort keeper'});
+	sql("SELECT pg_terminate_backend($keeper)");
+	ok($node->wait_until("SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'sofort keeper' AND pid <> $keeper"), 'the keeper comes back');
+	ok(waiting_for_xid(1), 'the writer waits again');
+	my $r = resumed($k->{token});
+	is($r->{said}, '1', 'the transaction can be resumed');
+	is(say_to($r, 'COMMIT'), '', 'and commits');
+	is(answer($w), "78\n", 'and the writer goes on');
+	SofortNode::drop_session($_) foreach $r, $w;
+}
+
+# ---- who may end it ----
+sql('CREATE ROLE owner LOGIN; CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA sofort TO owner, stranger; GRANT ALL ON a TO owner');
+{
+	my @tokens;
+	foreach (1 .. 3)
+	{
+		my $s = session('owner');
+		push @tokens, say_to($s, "BEGIN; SELECT sofort.keep_transaction('owned')") =~ /(\w{32})/;
+		say_to($s, "INSERT INTO a VALUES (300 + $_, 0)");
+		$s->{drop} = 1;
+		push @{ $node->{_sessions} }, $s;
+	}
+	crash(@{ delete $node->{_sessions} });
+	like($node->error_of("SET SESSION AUTHORIZATION stranger; SELECT sofort.abort_transaction('$tokens[0]')"), qr/^42501/, 'a stranger may not abort it');
+	like($node->error_of("BEGIN; SELECT sofort.resume_transaction('$tokens[0]')"), qr/^42501/, 'nor may a superuser resume it');
+	sql("SET SESSION AUTHORIZATION owner; SELECT sofort.abort_transaction('$tokens[0]')");
+	sql("SELECT sofort.abort_transaction('$tokens[1]')");
+	is(join(' ', map { outcome($_) } @tokens), 'aborted aborted open', 'aborted by its owner and by a superuser');
+	like($node->error_of("SET SESSION AUTHORIZATION stranger; BEGIN; SELECT sofort.resume_transaction('$tokens[1]')"), qr/^55000/, 'which cannot be resumed');
+	sql("SELECT sofort.abort_transaction('$tokens[2]')");
+}
+
+# ---- outcomes: for a day, whatever happens to the server; then their places are used again ----
+{
+	my @tokens;
+	foreach my $end (qw(COMMIT ROLLBACK))
+	{
+		my $k = kept();
+		say_to($k, "UPDATE a SET v = 5 WHERE id = 9; $end");
+		push @tokens, $k->{token};
+		SofortNode::drop_session($k);
+	}
+	my $known = sub { return join ' ', map { outcome($_) } @tokens; };
+	is($known->(), 'committed aborted', 'outcomes');
+	$node->restart;
+	is($known->(), 'committed aborted', 'after a restart');
+	crash();
+	is($known->(), 'committed aborted', 'after a crash');
+	sql('SELECT sofort_test.age_outcomes(23)');
+	my $others = sub { sql(join ';', map { ('BEGIN', 'SELECT sofort.keep_transaction()', 'COMMIT') } 1 .. $_[0]); };
+	$others->(300);
+	is($known->(), 'committed aborted', '23 hours and 300 transactions later');
+	my $records = sql('SELECT sofort_test.kept_records()');
+	sql('SELECT sofort_test.age_outcomes(25)');
+	$others->($records);
+	is($known->(), 'unknown unknown', 'a day and as many transactions later');
+	is(sql('SELECT sofort_test.kept_records()'), $records, 'and no more places than before');
+}
+
+# ---- what C code and other servers do; calls without a statement ----
+my $fdw = sql(q{SELECT count(*) FROM pg_available_extensions WHERE name IN ('postgres_fdw', 'tcn', 'lo')}) == 3;
+SKIP: {
+	skip 'contrib modules are not installed', 6 unless $fdw;
+	my $port = $node->port;
+	my $host = $node->host;
+	sql(qq{CREATE EXTENSION postgres_fdw; CREATE EXTENSION tcn; CREATE EXTENSION lo;
+		CREATE TABLE remote (id int PRIMARY KEY, v int); INSERT INTO remote VALUES (1, 1);
+		CREATE SERVER loop FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '$host', port '$port', dbname 'postgres');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER loop;
+		CREATE FOREIGN TABLE ft (id int, v int) SERVER loop OPTIONS (table_name 'remote');
+		CREATE TABLE told (id int PRIMARY KEY) USING sofort; CREATE TRIGGER t AFTER INSERT ON told FOR EACH ROW EXECUTE FUNCTION triggered_change_notification();
+		CREATE TABLE large (id int PRIMARY KEY, l lo) USING sofort; CREATE TRIGGER t BEFORE DELETE ON large FOR EACH ROW EXECUTE FUNCTION lo_manage(l);
+		INSERT INTO large VALUES (1, lo_create(0))});
+	foreach my $statement ('SELECT v FROM ft WHERE id = 1 FOR UPDATE', 'UPDATE ft SET v = 2', 'INSERT INTO told VALUES (1)', 'DELETE FROM large')
+	{
+		like($node->error_of("BEGIN; SELECT sofort.keep_transaction(); $statement"), qr/^0A000.*cannot be kept/, "refused behind: $statement");
+		like($node->error_of("BEGIN; $statement; SELECT sofort.keep_transaction()"), qr/^0A000.*cannot be kept/, "refused before: $statement");
+	}
+	is(sql('SELECT (SELECT v FROM remote), (SELECT count(*) FROM told), (SELECT count(*) FROM large)'), '1|0|1', 'and nothing of it has happened');
+}
+
+# The protocol itself: what psql cannot say.
+sub message { my ($type, $body) = @_; return $type . pack('N', length($body) + 4) . $body; }
+
+sub exchange
+{
+	my ($socket, $bytes) = @_;
+	my @got;
+	print $socket $bytes;
+	for (;;)
+	{
+		my ($head, $body) = ('', '');
+		(read($socket, $head, 5) // 0) == 5 or return "@got (gone)";
+		my ($type, $length) = unpack('aN', $head);
+		read($socket, $body, $length - 4) if $length > 4;
+		push @got, $body =~ /C(\w{5})\0M([^\0]*)/ ? "$1 $2" : '' if $type eq 'E';
+		push @got, $body =~ s/\0//r if $type eq 'C';
+		push @got, 'V' if $type eq 'V';
+		push @got, map { length($_) == 32 ? 'token' : $_ } unpack('x2 N/a', $body) if $type eq 'D';
+		return join ', ', @got if $type eq 'Z';
+	}
+}
+
+sub raw_session
+{
+	my $socket = IO::Socket::UNIX->new(Peer => $node->host . '/.s.PGSQL.' . $node->port) or BAIL_OUT("socket: $!");
+	my $parameters = pack('N', 196608) . join("\0", 'user', scalar(getpwuid($>)), 'database', 'postgres', '', '');
+	$socket->autoflush(1);
+	exchange($socket, pack('N', length($parameters) + 4) . $parameters);
+	return $socket;
+}
+
+sub query { return message('Q', "$_[0]\0"); }
+sub call { my ($oid, @arguments) = @_; return message('F', pack('NnnN/a*n', $oid, 0, 1, $arguments[0], 0)) if @arguments; return message('F', pack('Nnnn', $oid, 0, 0, 0)); }
+sub extended { my ($sql, $rows) = @_; return message('P', "\0$sql\0" . pack('n', 0)) . message('B', "\0\0" . pack('nnn', 0, 0, 0)) . message('E', "\0" . pack('N', $rows || 0)); }
+my $sync = message('S', '');
+
+sql('CREATE FUNCTION ins() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO a VALUES (400, 0); RETURN 1; END $$');
+my %oid = map { $_ => sql("SELECT '$_'::regproc::oid") } qw(ins sofort.keep_transaction sofort.resume_transaction);
+{
+	my $s = raw_session();
+	is(exchange($s, query('BEGIN; SELECT sofort.keep_transaction()')), 'BEGIN, token, SELECT 1', 'kept, in one message');
+	like(exchange($s, call($oid{ins})), qr/^0A000 cannot execute a function without a statement/, 'a function call message is refused');
+	is(exchange($s, query('ROLLBACK')), 'ROLLBACK', 'rolled back');
+	is(exchange($s, call($oid{ins})), 'V', 'it is not in another transaction');
+	exchange($s, query('DELETE FROM a WHERE id = 400; BEGIN'));
+	like(exchange($s, call($oid{'sofort.keep_transaction'}, 'label')), qr/^0A000 sofort.keep_transaction\(\) must be called in a statement/, 'nor can it keep');
+	exchange($s, query('ROLLBACK; BEGIN'));
+	like(exchange($s, call($oid{'sofort.resume_transaction'}, 'x' x 32)), qr/^0A000 sofort.resume_transaction\(\) must be called in a statement/, 'or resume');
+	exchange($s, query('ROLLBACK'));
+
+	# several statements in one pipeline, and what was finished of them
+	my $in_parts = extended('BEGIN') . extended('SELECT sofort.keep_transaction(\'pipeline\')') . extended('INSERT INTO a VALUES (500, 1)') . extended('SELECT v FROM a WHERE id = 500') . $sync;
+	is(exchange($s, $in_parts), 'BEGIN, token, SELECT 1, INSERT 0 1, 1, SELECT 1', 'a pipeline');
+	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'pipeline'}), '2', 'its statements are counted');
+	like(exchange($s, extended('SELECT v FROM a', 1) . $sync), qr/0A000 cannot fetch a result in parts/, 'a result in parts is refused');
+	exchange($s, query('ROLLBACK'));
+	exchange($s, query(q{SELECT sofort_test.arm('kept-boundary', 'kill', 4)}));
+	like(exchange($s, $in_parts =~ s/\Q$sync\E$//r . extended('INSERT INTO a VALUES (501, 1)') . extended('INSERT INTO a VALUES (502, 1)') . $sync), qr/gone/, 'killed in a pipeline');
+	ok($node->reap, 'killed');
+	$node->start;
+	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'pipeline'}), '3', 'after the crash it has three');
+}
+
+done_testing();
