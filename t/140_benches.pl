@@ -116,6 +116,13 @@ my @tree = rows('tree.csv');
 ok(@tree >= 2 && !grep({ $_->{ns} <= 0 } @tree), 'lookups and inserts') or diag(explain(\@tree));
 ok(scalar(rows('rebuild.csv')) >= 2 && picture('scan-latency.svg') && picture('tree-lookups.svg'), 'rebuilding, pictures');
 
+my $orders = bench('continuation', '--clients 2 --orders 2 --lines 4 --pace 60 --kills 2 --rows 3000');
+like($orders, qr/^\d+ interruptions, 0 transactions rolled back, longest standstill \d+ ms$/m, 'none of the long transactions is rolled back');
+like($orders, qr/^all orders, lines and stock are right$/m, 'and all is there');
+like(bench('continuation', '--cost --rounds 2 --statements 50 --rows 5000'), qr/^select +\d+\.\d +\d+\.\d +\d+\.\d\d +(met|missed)/m, 'what a statement of one costs');
+my @cost = rows('continuation-cost.csv');
+ok(@cost == 14 && !grep({ $_->{ordinary_us} <= 0 || $_->{kept_us} <= 0 } @cost), 'each kind of statement, in both kinds of transactions') or diag(explain(\@cost));
+
 # a run under SIGKILL; everything that this server supports
 sub plausible
 {
