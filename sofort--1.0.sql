@@ -400,6 +400,20 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION verify(regclass) IS
     'checks a sofort table and its sofort indexes against each other; no row when clean; for the owner; stops writers meanwhile';
 
+CREATE FUNCTION salvage(table_row anyelement)
+RETURNS SETOF anyelement
+AS 'MODULE_PATHNAME', 'sofort_salvage'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION salvage(anyelement) IS
+    'the readable rows of a damaged table: salvage(NULL::table_name); warns of what it leaves out; for the owner';
+
+CREATE FUNCTION salvage_report(relation regclass)
+RETURNS TABLE (relation regclass, kind text, place text, problem text)
+AS 'MODULE_PATHNAME', 'sofort_salvage_report'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION salvage_report(regclass) IS
+    'what salvage() leaves out of a damaged table, and why; for the owner';
+
 CREATE FUNCTION set_dictionary_placement(relation regclass, column_name name, placement text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'sofort_set_dictionary_placement'

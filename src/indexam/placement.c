@@ -127,7 +127,7 @@ placement_for_rebuild(Relation index)
 	StoreHeader *store = store_find_tree(relation_locator(index));
 	TreePlacement placement = TREE_DRAM;
 
-	if (store != NULL && store->tree != PM_NULL)
+	if (store != NULL && store->tree != PM_NULL && tree_header_problem(store) == NULL)
 		return ((TreeHeader *) pm_deref(store->tree))->placement;
 	(void) am_placement(index, &placement);
 	return placement;
@@ -212,7 +212,11 @@ index_open_tree(IndexKeys *keys)
 	const TreeHeader *header;
 	Tree	   *tree;
 
-	if (store == NULL || (store_flags(store) & STORE_TREE_COMPLETE) == 0)
+	if (store == NULL)
+		return NULL;
+	if (store_header_problem(store) != NULL)
+		tree_damaged(store_header_problem(store));
+	if ((store_flags(store) & STORE_TREE_COMPLETE) == 0)
 		return NULL;
 	if (tree_header_problem(store) != NULL)
 		tree_damaged(tree_header_problem(store));

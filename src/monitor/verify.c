@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * verify.c
- *	  sofort.verify(), verify_pool(), create_pool(), backup().
+ *	  sofort.verify(), verify_pool(), salvage(), create_pool(), backup().
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +16,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "parser/parse_type.h"
 #include "sofort/compat/ddl.h"
 #include "sofort/exec/exec.h"
 #include "sofort/monitor/monitor.h"
@@ -29,9 +30,13 @@
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
 
 PG_FUNCTION_INFO_V1(sofort_verify);
 PG_FUNCTION_INFO_V1(sofort_verify_pool);
+PG_FUNCTION_INFO_V1(sofort_salvage);
+PG_FUNCTION_INFO_V1(sofort_salvage_report);
 PG_FUNCTION_INFO_V1(sofort_create_pool);
 PG_FUNCTION_INFO_V1(sofort_backup);
 
@@ -64,7 +69,7 @@ check_is_table(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a sofort table", RelationGetRelationName(rel)),
-				 errhint("Only tables and materialized views with access method \"sofort\" can be verified.")));
+				 errhint("Only tables and materialized views with access method \"sofort\" can be verified or salvaged.")));
 }
 
 /*
@@ -163,15 +168,12 @@ verify_relation(Relation rel, Findings *findings)
 	SetUserIdAndSecContext(save_userid, save_context);
 }
 
-Datum
-sofort_verify(PG_FUNCTION_ARGS)
+/* The table of the caller, whom nobody else changes until the end of the transaction */
+static Relation
+open_own_table(Oid relid)
 {
-	Oid			relid = PG_GETARG_OID(0);
-	Findings	findings = {0};
 	Relation	rel;
 
-	InitMaterializedSRF(fcinfo, 0);
-	findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	if (RecoveryInProgress())
 		pool_require();
 
@@ -186,7 +188,114 @@ sofort_verify(PG_FUNCTION_ARGS)
 				 errmsg("relation with OID %u does not exist", relid)));
 	check_is_table(rel);
 	LockRelationOid(relid, ShareLock);
+	return rel;
+}
+
+Datum
+sofort_verify(PG_FUNCTION_ARGS)
+{
+	Findings	findings = {0};
+	Relation	rel;
+
+	InitMaterializedSRF(fcinfo, 0);
+	findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	rel = open_own_table(PG_GETARG_OID(0));
 	verify_relation(rel, &findings);
+	relation_close(rel, NoLock);
+	return (Datum) 0;
+}
+
+/* ---- salvage ---- */
+
+#define MAX_WARNINGS	20
+
+typedef struct Salvaged
+{
+	Findings	findings;
+	uint64		nproblems;
+} Salvaged;
+
+static void
+put_salvaged_row(void *arg, const Datum *values, const bool *isnull)
+{
+	Salvaged   *salvaged = arg;
+	ReturnSetInfo *rsinfo = salvaged->findings.rsinfo;
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, unconstify(Datum *, values),
+						 unconstify(bool *, isnull));
+}
+
+static void
+warn_of_loss(void *arg, const char *kind, const char *place, const char *problem)
+{
+	Salvaged   *salvaged = arg;
+
+	if (salvaged->nproblems++ < MAX_WARNINGS)
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED), errmsg("%s: %s", place, problem)));
+}
+
+static void
+ignore_row(void *arg, const Datum *values, const bool *isnull)
+{
+}
+
+static void
+put_loss(void *arg, const char *kind, const char *place, const char *problem)
+{
+	put_finding(&((Salvaged *) arg)->findings, kind, place, problem);
+}
+
+/*
+ * The readable rows of a table.  Its row type is that of the argument, whose value
+ * does not matter.
+ */
+Datum
+sofort_salvage(PG_FUNCTION_ARGS)
+{
+	Oid			relid = typeOrDomainTypeRelid(get_fn_expr_argtype(fcinfo->flinfo, 0));
+	Salvaged	salvaged = {0};
+	Relation	rel;
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("the argument is not of the row type of a table"),
+				 errhint("Write SELECT * FROM sofort.salvage(NULL::table_name).")));
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	salvaged.findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	rel = open_own_table(relid);
+	if (salvaged.findings.rsinfo->setDesc->natts != RelationGetNumberOfAttributes(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("table \"%s\" was changed meanwhile", RelationGetRelationName(rel))));
+	PushActiveSnapshot(GetLatestSnapshot());
+	store_salvage(rel, put_salvaged_row, warn_of_loss, &salvaged);
+	PopActiveSnapshot();
+	if (salvaged.nproblems > MAX_WARNINGS)
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("in all " UINT64_FORMAT " parts of table \"%s\" could not be read",
+						salvaged.nproblems, RelationGetRelationName(rel)),
+				 errhint("sofort.salvage_report() lists them.")));
+	relation_close(rel, NoLock);
+	return (Datum) 0;
+}
+
+/* What sofort.salvage() leaves out */
+Datum
+sofort_salvage_report(PG_FUNCTION_ARGS)
+{
+	Salvaged	salvaged = {0};
+	Relation	rel;
+
+	InitMaterializedSRF(fcinfo, 0);
+	salvaged.findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	rel = open_own_table(PG_GETARG_OID(0));
+	salvaged.findings.relation = RelationGetRelid(rel);
+	PushActiveSnapshot(GetLatestSnapshot());
+	store_salvage(rel, ignore_row, put_loss, &salvaged);
+	PopActiveSnapshot();
 	relation_close(rel, NoLock);
 	return (Datum) 0;
 }

@@ -27,7 +27,7 @@ pm_damaged(const char *what)
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("sofort pool \"%s\" is damaged: %s", pm_pool_file, what),
-			 errhint("sofort.verify() and sofort.verify_pool() find what else is damaged.")));
+			 errhint("sofort.verify() and sofort.verify_pool() find what else is damaged; sofort.salvage() reads what is readable of a table.")));
 }
 
 void

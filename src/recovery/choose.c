@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/recovery/rank.h"
+#include "sofort/store/store.h"
 #include "sofort/store/workload.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
@@ -62,6 +63,12 @@ rebuild_cost(const RecoveryStructure *s)
 		table = try_relation_open(s->table, NoLock);
 	if (table == NULL)
 		return 0;				/* (a lock is released with the transaction) */
+	if (store_find(relation_locator(table)) == NULL)
+	{
+		/* damaged: the attempt to rebuild gets the error, and is the last one */
+		relation_close(table, AccessShareLock);
+		return 0;
+	}
 	table_relation_estimate_size(table, NULL, &pages, &rows, &allvisfrac);
 	relation_close(table, AccessShareLock);
 	cost = indexam_cost_rebuild(pages, rows);

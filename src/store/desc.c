@@ -219,7 +219,7 @@ raise_damaged(Relation rel, const char *problem)
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("relation \"%s\" is damaged in the sofort pool", RelationGetRelationName(rel)),
 			 errdetail("%s.", problem),
-			 errhint("Restore it from a backup; sofort.verify() tells what is damaged.")));
+			 errhint("Restore it from a backup, or read what is readable with sofort.salvage().")));
 }
 
 static struct StoreLocal *

@@ -72,16 +72,12 @@ store_find_tree(const RelFileLocator *locator)
 	StoreNode  *node;
 	StoreHeader *header;
 
+	/* (a damaged one must be found, too, to be dropped) */
 	txn_resolve_leftovers();
 	node = registry_find_locator(locator);
 	header = node == NULL ? NULL : node->header;
-	if (header != NULL && store_header_problem(header) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("a sofort index is damaged in the pool"),
-				 errdetail("Tree of file %u: %s.", locator_number(locator),
-						   store_header_problem(header)),
-				 errhint("REINDEX the index.")));
+	if (node != NULL && node->damage != NULL)
+		return header;
 	return header != NULL && (store_flags(header) & STORE_TREE) ? header : NULL;
 }
 
@@ -142,6 +138,14 @@ store_drop_at_commit(const RelFileLocator *locator)
 	node = registry_find_locator(locator);
 	if (node == NULL)
 		return;
+	if (node->id == 0)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the space of file %u in the sofort pool stays in use", locator_number(locator)),
+				 errdetail("%s.", node->damage)));
+		return;
+	}
 	txn_begin_write();
 	txn_log(node->id, TXN_ENTRY_DROP_STORE, 0, 1);
 }

@@ -216,15 +216,11 @@ shape_problem(const StoreHeader *header, const ShapeHeader *s, uint64 id)
 	return NULL;
 }
 
-/* The header of the dictionary that a column refers to */
 const char *
-dictionary_problem(const StoreHeader *header, const ColumnHeader *c, uint64 column)
+dictionary_header_problem(const StoreHeader *header, const DictionaryHeader *d, uint64 column)
 {
-	const DictionaryHeader *d = pm_deref_quietly(c->dictionary);
 	const char *problem;
 
-	if (d == NULL)
-		return "reference to the dictionary is damaged";
 	if (d->crc != dictionary_crc(d))
 		return "checksum of the dictionary is wrong";
 	if (d->store != store_id_of(header) || d->column != column)
@@ -239,6 +235,16 @@ dictionary_problem(const StoreHeader *header, const ColumnHeader *c, uint64 colu
 		problem = vector_problem(&d->checks, sizeof(uint32),
 								 "checksums of the dictionary are damaged");
 	return problem;
+}
+
+/* The header of the dictionary that a column refers to */
+const char *
+dictionary_problem(const StoreHeader *header, const ColumnHeader *c, uint64 column)
+{
+	const DictionaryHeader *d = pm_deref_quietly(c->dictionary);
+
+	return d == NULL ? "reference to the dictionary is damaged" :
+		dictionary_header_problem(header, d, column);
 }
 
 /* The head of a dictionary's index in the pool; its size, too, as it is read at once */

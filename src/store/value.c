@@ -149,8 +149,13 @@ value_put_crc(void *value, Size len)
 const char *
 value_problem(int16 attlen, PMPtr p)
 {
-	Size		allocated = pm_allocated_size(p);
-	const char *value = pm_deref_quietly(p);
+	return value_bytes_problem(attlen, pm_deref_quietly(p), pm_allocated_size(p));
+}
+
+/* The same of so many bytes, somewhere */
+const char *
+value_bytes_problem(int16 attlen, const char *value, Size allocated)
+{
 	uint32		crc;
 	Size		len;
 

@@ -78,6 +78,9 @@ store_flags(const StoreHeader *header)
 	return *(const volatile uint64 *) &header->flag_word & 0xffff;
 }
 
+/* What is wrong with the header, or NULL; raises no error. */
+extern const char *store_header_problem(const StoreHeader *header);
+
 /* Durable */
 extern void store_set_flags(StoreHeader *header, uint64 flags);
 
@@ -558,6 +561,8 @@ extern void store_inherit_placements(const RelFileLocator *from, const RelFileLo
 
 /* Structural check; index-independent.  report as in pool.h. */
 typedef void (*StoreReport) (void *arg, const char *kind, const char *place, const char *problem);
+typedef void (*SalvagedRow) (void *arg, const Datum *values, const bool *isnull);
+extern void store_salvage(Relation rel, SalvagedRow fn, StoreReport report, void *arg);
 extern bool store_verify_metadata(Relation rel, StoreReport report, void *arg);
 extern void store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg);
 

@@ -389,12 +389,13 @@ extern uint32 dict_media_crc(const DictMedia *media);
 extern uint32 dictionary_check(const void *bytes, Size len);
 extern ShapePlan *row_check_plan(const ShapeHeader *shape);
 extern const char *store_identity_problem(const StoreHeader *header);
-extern const char *store_header_problem(const StoreHeader *header);
 extern bool store_metadata_problem(const StoreHeader *header, char *problem, Size size);
 extern const char *column_problem(const ColumnHeader *c);
 extern const char *shape_problem(const StoreHeader *header, const ShapeHeader *s, uint64 id);
 extern const char *dictionary_problem(const StoreHeader *header, const ColumnHeader *c,
 									  uint64 column);
+extern const char *dictionary_header_problem(const StoreHeader *header,
+											 const DictionaryHeader *d, uint64 column);
 extern const char *dict_media_problem(const DictionaryHeader *d);
 extern const char *block_problem(const StoreHeader *header, const BlockHeader *b, uint64 number);
 
@@ -542,6 +543,7 @@ varlena_deref(PMPtr p)
 extern Size value_length(int16 attlen, const void *value);
 extern void value_put_crc(void *value, Size len);
 extern const char *value_problem(int16 attlen, PMPtr p);
+extern const char *value_bytes_problem(int16 attlen, const char *value, Size allocated);
 extern MemoryContext value_context(void);
 extern void value_reset(void);
 extern const char *value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer);
