@@ -191,6 +191,8 @@ open_own_table(Oid relid)
 	return rel;
 }
 
+static bool verifying = false;
+
 Datum
 sofort_verify(PG_FUNCTION_ARGS)
 {
@@ -199,8 +201,22 @@ sofort_verify(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	/* an index expression that verifies its table would go on for ever: errors are findings */
+	if (verifying)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("sofort.verify() is being executed by this session already")));
 	rel = open_own_table(PG_GETARG_OID(0));
-	verify_relation(rel, &findings);
+	verifying = true;
+	PG_TRY();
+	{
+		verify_relation(rel, &findings);
+	}
+	PG_FINALLY();
+	{
+		verifying = false;
+	}
+	PG_END_TRY();
 	relation_close(rel, NoLock);
 	return (Datum) 0;
 }
