@@ -45,7 +45,6 @@
 #include "access/transam.h"
 #include "nodes/lockoptions.h"
 #include "sofort/pmem/layout.h"
-#include "sofort/pmem/layout.h"
 
 #define WORD_TAG_SHIFT		61
 #define WORD_TAG_EMPTY		0
