@@ -1,7 +1,7 @@
 # Random statements of several sessions on a sofort table and its heap twin:
 # every answer, every error and every row must be the same.
 #
-# SOFORT_SEED=n runs that seed only; SOFORT_LONG=1 runs more and longer ones.
+# SOFORT_SEED=n begins with that seed; SOFORT_LONG=1 runs more and longer ones.
 use strict;
 use warnings;
 
@@ -16,7 +16,8 @@ my $node = SofortNode->new('differential');
 $node->init;
 $node->start;
 
-my @seeds = $ENV{SOFORT_SEED} ? ($ENV{SOFORT_SEED}) : map { time() * 10 + $_ } 1 .. ($ENV{SOFORT_LONG} ? 30 : 4);
+my $first = $ENV{SOFORT_SEED} || time() * 10;
+my @seeds = $first .. $first + ($ENV{SOFORT_LONG} ? 30 : 4) - 1;
 my $steps = $ENV{SOFORT_LONG} ? 4000 : 1200;
 my $psql = "psql -XAtq -v VERBOSITY=terse -P null='(null)' -d \"" . $node->connstr('postgres') . '"';
 

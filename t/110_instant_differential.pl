@@ -2,7 +2,7 @@
 # while the rebuild of its indexes stands still at random places: nothing read,
 # some segments read, merging, switching. Every answer must be the same.
 #
-# SOFORT_SEED=n runs that seed only; SOFORT_LONG=1 runs more.
+# SOFORT_SEED=n begins with that seed; SOFORT_LONG=1 runs more.
 use strict;
 use warnings;
 
@@ -24,7 +24,8 @@ $node->init(conf => [
 ]);
 $node->start;
 
-my @seeds = $ENV{SOFORT_SEED} ? ($ENV{SOFORT_SEED}) : map { time() * 10 + $_ } 1 .. ($ENV{SOFORT_LONG} ? 30 : 3);
+my $first = $ENV{SOFORT_SEED} || time() * 10;
+my @seeds = $first .. $first + ($ENV{SOFORT_LONG} ? 30 : 3) - 1;
 my $psql = "psql -XAtq -v VERBOSITY=terse -P null='(null)' -d \"" . $node->connstr('postgres') . '"';
 my @points = ('rebuild-segment-done', 'rebuild-merge', 'rebuild-merged', 'rebuild-draining', 'rebuild-drained');
 
