@@ -206,6 +206,9 @@ sub round_of_tables
 	foreach my $t (@tables)
 	{
 		my ($out, $err) = ask("SELECT kind, place, problem FROM sofort.verify('$t') LIMIT 5");
+		# an index whose tree is found no more is built anew: the pool has one too many then
+		($out) = ask('SELECT kind, place, problem FROM sofort.verify_pool() LIMIT 5')
+		  if $out eq '' && $flip{$t}{class} eq 'index header';
 		judge($flip{$t}, $t, $out);
 		diag("$t: " . describe($flip{$t}) . ": verify: $err") if $err ne '';
 		# what can be saved is all but the row with the flipped bit, and nothing else

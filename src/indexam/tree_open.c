@@ -13,11 +13,7 @@
 static uint32
 header_crc(const TreeHeader *header)
 {
-	uint32		crcs[2];
-
-	crcs[0] = pm_crc(header, offsetof(TreeHeader, root));
-	crcs[1] = pm_crc(header->format, header->format_size);
-	return pm_crc(crcs, sizeof(crcs));
+	return pm_crc_of_two(header, offsetof(TreeHeader, root), header->format, header->format_size);
 }
 
 const char *

@@ -105,6 +105,25 @@ refer_transactions(Space *s)
 	}
 }
 
+/* (One that is being dropped may be free already when it is looked at.) */
+static void
+verify_store(const Space *s, uint64 i, PMPtr p)
+{
+	const PMPtr *entry = pm_vector_get(&PoolSuper->stores, i);
+	const char *problem = NULL;
+	char		place[64];
+
+	if (p == PM_NULL)
+		return;
+	if (pm_allocated_size(p) < sizeof(StoreHeader))
+		problem = "reference is damaged";
+	else
+		problem = store_header_problem(pm_deref(p));
+	snprintf(place, sizeof(place), "store number " UINT64_FORMAT, i);
+	if (problem != NULL && *(const volatile PMPtr *) entry == p)
+		s->report(s->arg, "store", place, problem);
+}
+
 static void
 refer_stores(Space *s)
 {
@@ -118,8 +137,8 @@ refer_stores(Space *s)
 		if (p == NULL)
 			continue;
 		refer(s, *(const volatile PMPtr *) p);
-		if (s->round == 0 && *p != PM_NULL && pm_allocated_size(*p) < sizeof(StoreHeader))
-			s->report(s->arg, "stores", "directory", psprintf("entry " UINT64_FORMAT " is damaged", i));
+		if (s->round == 0 && i < pm_vector_count(&PoolSuper->stores))
+			verify_store(s, i, *(const volatile PMPtr *) p);
 	}
 }
 

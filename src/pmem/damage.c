@@ -21,6 +21,19 @@ pm_crc(const void *bytes, Size len)
 	return crc;
 }
 
+/* As of both, one behind the other */
+uint32
+pm_crc_of_two(const void *a, Size a_len, const void *b, Size b_len)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, a, a_len);
+	COMP_CRC32C(crc, b, b_len);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
 void
 pm_damaged(const char *what)
 {

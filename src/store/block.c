@@ -44,6 +44,7 @@ block_get(const StoreHeader *header, uint64 block)
 {
 	PMPtr	   *entry;
 	PMPtr		p;
+	BlockHeader *b;
 
 	if (block >= store_block_count(header))
 		return NULL;
@@ -51,7 +52,13 @@ block_get(const StoreHeader *header, uint64 block)
 	if (entry == NULL)
 		return NULL;
 	p = word_read(entry);
-	return p == PM_NULL ? NULL : pm_deref(p);
+	if (p == PM_NULL)
+		return NULL;
+	b = pm_deref(p);
+	/* a wrong capacity or shape leads out of the block, readers and writers alike */
+	if (unlikely(b->head_check != block_head_check(b)))
+		pm_damaged("the header of a block is damaged");
+	return b;
 }
 
 BlockNumber
@@ -79,7 +86,8 @@ header_locate(const StoreHeader *header, uint64 row, RowRef *ref)
 	uint32		index = row % SOFORT_BLOCK_ROWS;
 	ShapeHeader *s;
 
-	if (block == NULL || index >= block->capacity)
+	if (block == NULL || block->head_check != block_head_check(block) ||
+		index >= block->capacity)
 		return false;
 	s = shape_get(header, block->shape);
 	if (s == NULL)
@@ -141,6 +149,7 @@ fill_header(BlockHeader *b, StoreDesc *store, uint64 number, const ShapeHeader *
 	b->store = store->id;
 	b->block_number = number;
 	b->crc = block_crc(b);
+	b->head_check = block_head_check(b);
 	pm_flush(b, sizeof(BlockHeader));
 }
 

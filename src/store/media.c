@@ -55,12 +55,9 @@ uint32
 shape_crc(const ShapeHeader *s)
 {
 	ShapeHeader head = *s;
-	uint32		crcs[2];
 
 	head.crc = 0;
-	crcs[0] = pm_crc(&head, sizeof(head));
-	crcs[1] = pm_crc(s->columns, s->ncolumns * sizeof(ShapeColumn));
-	return pm_crc(crcs, sizeof(crcs));
+	return pm_crc_of_two(&head, sizeof(head), s->columns, s->ncolumns * sizeof(ShapeColumn));
 }
 
 uint32
@@ -270,7 +267,8 @@ block_problem(const StoreHeader *header, const BlockHeader *b, uint64 number)
 {
 	const ShapeHeader *shape;
 
-	if (b->magic != SOFORT_BLOCK_MAGIC || b->crc != block_crc(b))
+	if (b->magic != SOFORT_BLOCK_MAGIC || b->crc != block_crc(b) ||
+		b->head_check != block_head_check(b))
 		return "checksum of the header is wrong";
 	if (b->store != store_id_of(header) || b->block_number != number ||
 		b->capacity != block_capacity(number))

@@ -487,7 +487,7 @@ salvage_block(Salvage *s, uint64 number)
 	else
 	{
 		copy = *(BlockHeader *) pm_deref(p);
-		problem = correct(s, &copy, offsetof(BlockHeader, unused), one_block_problem, number);
+		problem = correct(s, &copy, offsetof(BlockHeader, head_check), one_block_problem, number);
 	}
 	if (problem == NULL)
 	{

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	12
+#define SOFORT_LAYOUT_VERSION	13
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -45,7 +45,7 @@
 
 /*
  * PMPtr: a reference on the medium.  Bits 0..47: offset in the pool file; bit
- * 48: set; bits 49..63: check of the offset.  0 is the null reference.
+ * 48: set; bits 49..63: check of the offset + 1.  0 is the null reference.
  */
 typedef uint64 PMPtr;
 
@@ -53,7 +53,7 @@ typedef uint64 PMPtr;
 #define PM_OFFSET_BITS			48
 #define PM_OFFSET_MASK			((UINT64CONST(1) << PM_OFFSET_BITS) - 1)
 #define PM_REF(offset) \
-	((uint64) (offset) | (UINT64CONST(1) << PM_OFFSET_BITS) | (PM_CHECK(offset, 15) << 49))
+	((uint64) (offset) | (UINT64CONST(1) << PM_OFFSET_BITS) | (PM_CHECK((uint64) (offset) + 1, 15) << 49))
 
 static inline bool
 pm_ref_is_valid(PMPtr p)
@@ -539,7 +539,7 @@ typedef struct BlockHeader
 	PMPtr		links;			/* uint64[capacity]; 0 = none yet */
 	PMPtr		successors;		/* uint64[capacity]; 0 = none yet */
 	uint32		crc;			/* CRC-32C of magic to block_number */
-	uint32		unused;
+	uint32		head_check;		/* PM_CHECK of the first 8 bytes: looked at by all readers */
 	uint64		spare[2];
 } BlockHeader;
 

@@ -44,6 +44,7 @@ extern PoolSuperblock *PoolSuper;
 pg_noreturn extern void pm_damaged(const char *what);
 pg_noreturn extern void pm_damaged_reference(PMPtr p);
 extern uint32 pm_crc(const void *bytes, Size len);
+extern uint32 pm_crc_of_two(const void *a, Size a_len, const void *b, Size b_len);
 
 /* Raises an error for a reference that is damaged. */
 static inline void *

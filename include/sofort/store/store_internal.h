@@ -552,6 +552,17 @@ extern void value_store_references(StoreDesc *store, int n, const uint64 *fields
 								   const Datum *values, const int *atts);
 
 /* ---- block.c ---- */
+
+/* Of magic, capacity and shape: what readers need of a block's header */
+static inline uint32
+block_head_check(const BlockHeader *b)
+{
+	uint64		head;
+
+	memcpy(&head, b, sizeof(head));
+	return (uint32) PM_CHECK(head, 32);
+}
+
 extern uint32 block_capacity(uint64 block);
 extern PMPtr *block_entry(const StoreHeader *header, uint64 block);
 extern void block_set_count(StoreHeader *header, uint64 n);
