@@ -1,0 +1,143 @@
+/*-------------------------------------------------------------------------
+ *
+ * partial_read.h
+ *	  Between the files that look into an index that is being rebuilt.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SOFORT_PARTIAL_READ_H
+#define SOFORT_PARTIAL_READ_H
+
+#include "sofort/indexam/keys.h"
+
+#include "partial.h"
+
+#define SIGN64			UINT64CONST(0x8000000000000000)
+
+/* Columns by which rows are left out before entries are formed */
+#define MOST_MATCHES	4
+
+static const OrderKey order_min = {0, 0};
+static const OrderKey order_max = {PG_UINT64_MAX, PG_UINT64_MAX};
+
+/*
+ * What the bounds say of the order key of an entry: its bytes from the second on, the
+ * first being the flag of the leading column.
+ */
+typedef struct LeadingRange
+{
+	bool		usable;			/* the leading column has bytes */
+	bool		values;			/* some value of it may be in the range */
+	bool		nulls;			/* NULLs may */
+	OrderKey	low;
+	OrderKey	high;			/* inclusive, both */
+} LeadingRange;
+
+typedef struct Collector
+{
+	IndexKeys  *keys;
+	StoreDesc  *store;
+	PartialIndex *partial;
+	const TreeProbe *lower;
+	const TreeProbe *upper;
+	PartialSet *set;
+	int			stride;
+	int			atts[INDEX_MAX_KEYS];
+	LeadingRange range;
+	OrderKey	low;			/* of the first bytes of entries */
+	OrderKey	high;			/* inclusive, both */
+	int			nmatches;		/* columns of which the bounds give a range */
+	StoreMatch	matches[MOST_MATCHES];
+	char		image[TREE_MAX_KEY];	/* of a text among them */
+	int			ncolumns;		/* that count in order keys */
+	Datum		values[SOFORT_BLOCK_ROWS];	/* of one column */
+	uint8		states[SOFORT_BLOCK_ROWS];	/* of the leading one */
+	uint8		more_states[SOFORT_BLOCK_ROWS]; /* of another */
+	uint8		ended[SOFORT_BLOCK_ROWS];	/* what follows does not decide */
+	OrderKey	order[SOFORT_BLOCK_ROWS];	/* where states says that there is a value */
+} Collector;
+
+/* ---- integers ---- */
+
+static inline bool
+is_integer(const KeyColumn *column)
+{
+	return column->kind == KEY_INT2 || column->kind == KEY_INT4 || column->kind == KEY_INT8 ||
+		column->kind == KEY_UINT4 || column->kind == KEY_UINT8;
+}
+
+/* What DESC inverts */
+static inline uint64
+inversion(const KeyColumn *column)
+{
+	if (!column->desc)
+		return 0;
+	return column->width == 8 ? PG_UINT64_MAX : ~(PG_UINT64_MAX >> (8 * column->width));
+}
+
+/* Is the order key that of one integer? */
+static inline bool
+is_one_integer(const Collector *c)
+{
+	return c->ncolumns == 1 && is_integer(&c->keys->format.columns[0]);
+}
+
+/* Integers c->values[i], shifted to the left of 64 bits as they sort */
+#define EACH_ORDER(body) \
+	switch ((KeyKind) column->kind) \
+	{ \
+		case KEY_INT2: \
+			EACH_ROW((uint64) ((uint16) DatumGetInt16(v) ^ 0x8000) << 48, body) \
+			break; \
+		case KEY_INT4: \
+			EACH_ROW((uint64) ((uint32) DatumGetInt32(v) ^ 0x80000000) << 32, body) \
+			break; \
+		case KEY_INT8: \
+			EACH_ROW((uint64) v ^ SIGN64, body) \
+			break; \
+		case KEY_UINT4: \
+			EACH_ROW((uint64) (uint32) v << 32, body) \
+			break; \
+		default: \
+			EACH_ROW((uint64) v, body) \
+			break; \
+	}
+
+#define EACH_ROW(expression, body) \
+	for (i = 0; i < n; i++) \
+	{ \
+		Datum		v = c->values[i]; \
+		uint64		order = (expression) ^ inverted; \
+\
+		body \
+	}
+
+/* ---- partial_order.c ---- */
+
+/* The leading column of a block's rows; the number of rows. */
+extern int	read_leading(Collector *c, BlockNumber block, bool *all_values);
+
+/* Order keys of rows from that column alone, and from all that count. */
+extern void order_leading(Collector *c, int n);
+extern void order_rows(Collector *c, BlockNumber block, int n);
+
+/* What the bounds say: range, low and high, matches. */
+extern void set_ranges(Collector *c);
+
+/* ---- partial_zones.c ---- */
+
+/* Zones of a segment, which the first process that asks makes; NULL: there are none. */
+extern ZoneSegment *segment_zones(Collector *c, uint32 number);
+
+/* Is another process about to make just these? */
+extern bool others_make_zones(Collector *c, PartialSegment *segment);
+
+extern bool zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null);
+
+/* With ascending zones: the first block that is not below the range */
+extern int	first_zone(const ZoneSegment *zones, int n, OrderKey low);
+
+/* A look-up has read these blocks of a segment, so many of them in vain. */
+extern void note_scattered(Collector *c, BlockNumber blocks, BlockNumber in_vain);
+
+#endif							/* SOFORT_PARTIAL_READ_H */

@@ -1,0 +1,201 @@
+/*-------------------------------------------------------------------------
+ *
+ * partial_zones.c
+ *	  Zones: what the blocks of a segment have at most (README.md, "Zones").
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sofort/pmem/arena.h"
+
+#include "partial_read.h"
+
+/* Blocks of a segment that tell whether zones are of use */
+#define SCATTERED_FROM	64
+
+static void
+zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
+{
+	if (order_less(min, zone->min))
+		zone->min = min;
+	if (order_less(zone->max, max))
+		zone->max = max;
+}
+
+/* Smallest and largest of values that are all there */
+static void
+zone_of_integers(Collector *c, ZoneBlock *zone, int n)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+	uint64		inverted = inversion(column);
+	uint64		min = PG_UINT64_MAX;
+	uint64		max = 0;
+	int			i;
+
+	EACH_ORDER(min = Min(min, order); max = Max(max, order););
+	zone->min.hi = min;
+	zone->min.lo = 0;
+	zone->max.hi = max;
+	zone->max.lo = 0;
+}
+
+/* One of the rows whose order keys are there */
+static void
+zone_add_row(Collector *c, ZoneBlock *zone, bool *has_null, int row)
+{
+	if (c->states[row] == STORE_VALUE)
+		zone_add(zone, c->order[row], c->order[row]);
+	else if (c->states[row] == STORE_VALUE_NULL)
+		*has_null = true;
+}
+
+/* Of all that lies in the block, free rows and old versions included */
+static int
+zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
+{
+	bool		all_values;
+	int			n = read_leading(c, block, &all_values);
+	int			k;
+
+	zone->min = order_max;
+	zone->max = order_min;
+	*has_null = false;
+	if (n > 0 && all_values && is_one_integer(c))
+		zone_of_integers(c, zone, n);
+	else
+	{
+		order_rows(c, block, n);
+		for (k = 0; k < n; k++)
+			zone_add_row(c, zone, has_null, k);
+	}
+	return n;
+}
+
+/*
+ * Of the roots alone, with a line read for each row, after zone_of_rows().  That has made
+ * the order keys, unless an integer is all of them (c->values are those of the last column).
+ */
+static void
+zone_of_roots(Collector *c, BlockNumber block, int nrows, ZoneBlock *zone, bool *has_null)
+{
+	uint8		index[SOFORT_BLOCK_ROWS];
+	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
+	int			k;
+
+	if (c->ncolumns == 1)
+		order_leading(c, nrows);
+	zone->min = order_max;
+	zone->max = order_min;
+	*has_null = false;
+	for (k = 0; k < n; k++)
+		zone_add_row(c, zone, has_null, index[k]);
+}
+
+static bool
+zones_ascend(const ZoneBlock *before, const ZoneBlock *zone)
+{
+	return !order_less(zone->min, before->min) && !order_less(zone->max, before->max);
+}
+
+/*
+ * Blocks that were filled by updates have rows from everywhere, but hardly a root.  They
+ * stand out by their zones: only then it is worth looking at the words of all rows.  A
+ * block without roots gets the end of the zone before it, which keeps zones ascending.
+ */
+static void
+make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
+{
+	ZoneBlock  *zone = &zones->blocks[i];
+	const ZoneBlock *before = i > 0 ? zone - 1 : NULL;
+	bool		has_null;
+	int			n = zone_of_rows(c, block, zone, &has_null);
+
+	if (n > 0 && (before == NULL || !zones_ascend(before, zone)))
+		zone_of_roots(c, block, n, zone, &has_null);
+	zones->has_null[i] = has_null;
+	zones->any_null |= has_null;
+	zone_add(&zones->all, zone->min, zone->max);
+	if (order_less(zone->max, zone->min))
+		zone->min = zone->max = before != NULL ? before->max : order_min;
+	if (before != NULL && !zones_ascend(before, zone))
+		zones->ascending = false;
+}
+
+/*
+ * A look-up that has read most blocks of a segment for nothing: the next ones would,
+ * too, and making more zones costs more than comparing columns.
+ */
+void
+note_scattered(Collector *c, BlockNumber blocks, BlockNumber in_vain)
+{
+	if (blocks >= SCATTERED_FROM && in_vain > blocks / 2)
+		pg_atomic_write_u32(&c->partial->scattered, 1);
+}
+
+/* Zones of a segment; NULL if the arena is full, or they would be no help. */
+ZoneSegment *
+segment_zones(Collector *c, uint32 number)
+{
+	PartialSegment *segment = &c->partial->segments[number];
+	ZoneSegment *zones = __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE);
+	ZoneSegment *nobody = NULL;
+	BlockNumber first = number * c->partial->segment_blocks;
+	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
+	BlockNumber block;
+
+	if (zones != NULL || pg_atomic_read_u32(&c->partial->scattered) != 0)
+		return zones;
+	zones = arena_alloc(sizeof(ZoneSegment), ARENA_NO_OOM | ARENA_ZERO);
+	if (zones == NULL)
+		return NULL;
+	zones->all.min = order_max;
+	zones->all.max = order_min;
+	zones->ascending = true;
+	for (block = first; block < end; block++)
+		make_zone_block(c, block, zones, block - first);
+	if (__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
+									__ATOMIC_ACQUIRE))
+	{
+		pg_atomic_fetch_add_u64(&c->partial->bytes, sizeof(ZoneSegment));
+		return zones;
+	}
+	arena_free(zones);			/* another process was faster */
+	return nobody;
+}
+
+bool
+zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null)
+{
+	return (range->values && !order_less(zone->max, range->low) &&
+			!order_less(range->high, zone->min)) ||
+		(range->nulls && has_null);
+}
+
+/* With ascending zones: the first block that is not below the range */
+int
+first_zone(const ZoneSegment *zones, int n, OrderKey low)
+{
+	int			from = 0;
+
+	while (from < n)
+	{
+		int			middle = (from + n) / 2;
+
+		if (order_less(zones->blocks[middle].max, low))
+			from = middle + 1;
+		else
+			n = middle;
+	}
+	return from;
+}
+
+/* Is somebody reading just what this process would read for the same purpose? */
+bool
+others_make_zones(Collector *c, PartialSegment *segment)
+{
+	return pg_atomic_read_u32(&segment->state) != SEGMENT_DONE && c->range.usable &&
+		__atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE) == NULL &&
+		pg_atomic_read_u32(&c->partial->scattered) == 0 &&
+		pg_atomic_exchange_u32(&segment->zoning, 1) != 0;
+}
