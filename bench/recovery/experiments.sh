@@ -152,6 +152,26 @@ place()
 	done
 }
 
+# A template of TATP in which these indexes are persistent: sets TEMPLATE.  False if
+# the server refuses the placement.
+placed_template()
+{
+	local base=tatp-sofort-$subscribers dir
+	tatp_template sofort "$subscribers"
+	TEMPLATE=$base
+	[ $# -gt 0 ] || return 0
+	TEMPLATE=$base-$persistent-$(cksum <<<"$*" | cut -d' ' -f1)
+	dir=$TEMPLATES/$TEMPLATE
+	[ -e "$dir/version" ] && [ "$(cat "$dir/version")" = "$(template_version)" ] && return 0
+	start_copy "$base" && place "$@" || { discard run; return 1; }
+	psql run postgres -c "CHECKPOINT"
+	stop_server run
+	rm -rf "${dir:?}"
+	mkdir -p "$dir" && mv "$W/run" "$dir/data" || die 1 "cannot write to $dir"
+	mv_pool "$SOFORT_POOL_DIR/run.pool" "$dir/pool"
+	template_version >"$dir/version"
+}
+
 # wait_rebuilt CLUSTER: nothing is left to do for the server before the load begins
 wait_rebuilt()
 {
@@ -273,7 +293,7 @@ placed()
 	local n list
 	n=$(wc -w <<<"$order")
 	list=$(tr ' ' '\n' <<<"$order" | head -n $((($3 * n + 50) / 100)))
-	start_copy "tatp-sofort-$subscribers" "sofort.recovery_mode = $4" && place $list || { discard run; return 1; }
+	placed_template $list && start_copy "$TEMPLATE" "sofort.recovery_mode = $4" || { discard run; return 1; }
 	crash_run "$1" "$2" tatp "$subscribers" "$mix" -
 	discard run
 }
@@ -283,7 +303,6 @@ tatp_template() { template "tatp-$1-$2" "$1" load_tatp "$1" "$2"; }
 experiment_fig8()
 {
 	local sync area
-	tatp_template sofort "$subscribers"
 	placed fig8 "a: 0 % synchronous" 0 synchronous || return 0
 	sync=$RESULT
 	placed fig8 "b: 0 % instant" 0 instant &&
@@ -312,11 +331,11 @@ experiment_placement()
 {
 	local r side sequence tps
 	[ $engine = 0 ] || { say "  bench/engine/run measures that inside the server"; return 0; }
-	tatp_template sofort "$subscribers"
+	placed_template $order || return 0
 	COPY=dram
 	start_copy "tatp-sofort-$subscribers" || { discard dram; COPY=run; return 0; }
 	COPY=$persistent
-	if ! { start_copy "tatp-sofort-$subscribers" && place $order; }; then
+	if ! start_copy "$TEMPLATE"; then
 		discard dram
 		discard "$persistent"
 		COPY=run
@@ -350,7 +369,6 @@ experiment_fig9()
 	local p
 	[ ! -e "$OUT/fig9-done" ] || return 0
 	touch "$OUT/fig9-done"
-	tatp_template sofort "$subscribers"
 	echo "percent,transactions_per_s,area,response_us,peak_us,longest_us,delta" >"$OUT/fig9.csv"
 	for p in 0 20 40 60 80 100; do
 		placed fig10 "$p %" $p instant || continue
@@ -555,18 +573,19 @@ ready_starts()
 
 experiment_ready()
 {
-	local n p
+	local n p subscribers=$subscribers large=$subscribers
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
 	echo "placement,subscribers,start,added_ms,first_lookup_ms,sum_ms" >"$OUT/ready.csv"
-	for n in "$subscribers" "$small"; do
-		tatp_template sofort "$n"
+	for n in "$large" "$small"; do
+		subscribers=$n
 		for p in $persistent dram; do
-			if start_copy "tatp-sofort-$n" "sofort.recovery_mode = instant" && { [ "$p" = dram ] || place $order; }; then
+			if placed_template $([ "$p" = dram ] || echo "$order") && start_copy "$TEMPLATE" "sofort.recovery_mode = instant"; then
 				ready_starts "$p" "$n"
 			fi
 			discard run
 		done
 	done
+	subscribers=$large
 	best() { awk -F, -v p="$1" -v n="$2" 'NR > 1 && $1 == p && $2 == n && (m == "" || $6 < m) { m = $6 } END { print m }' "$OUT/ready.csv"; }
 	for p in $persistent dram; do
 		[ -n "$(best "$p" "$subscribers")" ] && [ -n "$(best "$p" "$small")" ] || continue
