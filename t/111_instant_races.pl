@@ -274,6 +274,59 @@ rebuild('g_b', 0);
 is(sql("SELECT count(*) FROM g WHERE b = 77"), '0', 'rebuilt: not the old one');
 sql("ROLLBACK PREPARED 'holds the horizon'");
 
+# ---- one row of a unique key: the search stops there ----
+
+# Keys 1, 8, 15 ... were moved to the end of the table; of the others nothing is dead.
+sql(q{
+	CREATE TABLE q (k int PRIMARY KEY, t varchar(15) COLLATE "C" UNIQUE, g int) USING sofort;
+	CREATE TABLE w (a int) USING sofort; INSERT INTO w VALUES (0);
+	INSERT INTO q SELECT i, lpad(i::text, 15, '0'), 0 FROM generate_series(1, 6000) i});
+sql('DELETE FROM q WHERE k % 7 = 1');
+sql(q{INSERT INTO q SELECT i, lpad(i::text, 15, '0'), 1 FROM generate_series(1, 6000, 7) i; ANALYZE q});
+crash_and_start();
+sub dram_bytes { return sql("SELECT dram_bytes FROM sofort.indexes WHERE index = '$_[0]'::regclass"); }
+foreach my $case ([ 'q_pkey', 'k = 5000', 'k = 7000' ], [ 'q_t_key', q{t = '000000000005000'}, q{t = '000000000007000'} ])
+{
+	my ($index, $there, $not_there) = @$case;
+	is(sql("SELECT g FROM q WHERE $there"), '0', "$index: a key that is there");
+	my $bytes = dram_bytes($index);
+	is(sql("SELECT count(*) FROM q WHERE $not_there"), '0', "$index: a key that is not");
+	# 24 segments, of one block each
+	cmp_ok((dram_bytes($index) - $bytes) / 8192, '>', 15, "$index: for the first one few segments were read");
+}
+is(sql('SELECT count(*), sum(x.g) FROM generate_series(1, 6000) i, LATERAL (SELECT g FROM q WHERE k = i OFFSET 0) x'), '6000|858',
+	'a dead row of the key does not end the search');
+is(sql(q{SELECT count(*), sum(x.g) FROM generate_series(1, 6000) i, LATERAL (SELECT g FROM q WHERE t = lpad(i::text, 15, '0') OFFSET 0) x}), '6000|858',
+	'nor of a text');
+is(status('q_pkey'), 'partial', 'the index is not complete');
+{
+	my $old = session();
+	say_to($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT g FROM q WHERE k = 100');
+	wait_for($old);
+	sql('UPDATE q SET k = k + 10000 WHERE k IN (200, 5999); INSERT INTO q VALUES (200, NULL, 7), (5999, NULL, 8)');
+	say_to($old, 'SELECT g FROM q WHERE k = 200; SELECT g FROM q WHERE k = 5999; SELECT count(*) FROM q WHERE k = 10200; COMMIT');
+	is(finish($old), "0\n0\n0\n0\n", 'an old snapshot sees the old rows of keys that were given away');
+	is(sql('SELECT g FROM q WHERE k = 200; SELECT g FROM q WHERE k = 5999; SELECT g FROM q WHERE k = 10200'), "7\n8\n0", 'a new one the new rows');
+}
+
+# Reader -> inserter -> writer of w, who was first: the reader must fail, for which it
+# has to meet the new row, though it sees the old one of that key.
+{
+	my ($inserter, $reader) = (session(), session());
+	say_to($inserter, 'BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT a FROM w');
+	wait_for($inserter);
+	sql('BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE w SET a = 1; COMMIT');
+	say_to($reader, 'BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT a FROM w');
+	wait_for($reader);
+	sql('DELETE FROM q WHERE k = 300');
+	say_to($inserter, 'INSERT INTO q VALUES (300, NULL, 9); COMMIT');
+	is(finish($inserter), "0\n", 'the inserter has seen the old value');
+	say_to($reader, 'SELECT g FROM q WHERE k = 300; COMMIT');
+	like(finish($reader), qr/^1\nERROR:  could not serialize access/, 'a serializable transaction meets the rows that it does not see');
+}
+is(status('q_pkey'), 'partial', 'still not complete');
+is($node->verify_problems, '', 'verify');
+
 # ---- crashes ----
 
 crash_and_start();

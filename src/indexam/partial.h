@@ -200,6 +200,8 @@ typedef struct PartialSet
 	uint64		limit;			/* bytes */
 	uint64		bytes;
 	bool		overflow;		/* there were more: the set is useless */
+	Snapshot	only;			/* not NULL: it sees one row of the range at most, and
+								 * when that is in the set others may be missing */
 	uint64		n;
 	uint64		max;
 	uint8	   *entries;

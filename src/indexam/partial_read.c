@@ -258,13 +258,15 @@ collect_all_of_block(Collector *c, BlockNumber block)
 		collect_root(c, block, index[i]);
 }
 
+/* make_zones: unless they are there already */
 static void
-collect_from_table(Collector *c, uint32 number)
+collect_from_table(Collector *c, uint32 number, bool make_zones)
 {
 	BlockNumber first = number * c->partial->segment_blocks;
 	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	bool		by_leading = c->range.usable && !store_chains_differ(c->store);
-	ZoneSegment *zones = by_leading ? segment_zones(c, number) : NULL;
+	ZoneSegment *zones = !by_leading ? NULL : make_zones ? segment_zones(c, number) :
+		__atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
 	bool		ascending = zones != NULL && zones->ascending && !(c->range.nulls && zones->any_null);
 	BlockNumber block = first;
 	BlockNumber in_vain = 0;
@@ -301,6 +303,7 @@ collector_init(Collector *c, IndexKeys *keys, Relation heap, PartialIndex *parti
 			   const TreeProbe *lower, const TreeProbe *upper, PartialSet *set)
 {
 	c->keys = keys;
+	c->heap = heap;
 	c->store = store_open(heap);
 	c->partial = partial;
 	c->lower = lower;
@@ -320,18 +323,18 @@ collector_end(Collector *c)
 }
 
 static void
-collect_segment(Collector *c, uint32 number)
+collect_segment(Collector *c, uint32 number, bool make_zones)
 {
 	PartialSegment *segment = &c->partial->segments[number];
 
 	if (segment_is_done(segment))
 		collect_run(c, segment);
 	else
-		collect_from_table(c, number);
+		collect_from_table(c, number, make_zones);
 }
 
 static void
-collect_old(Collector *c)
+collect_all_segments(Collector *c)
 {
 	uint32		n = c->partial->nsegments;
 	bool	   *later = palloc(Max(n, 1) * sizeof(bool));
@@ -344,12 +347,97 @@ collect_old(Collector *c)
 
 		later[number] = others_make_zones(c, &c->partial->segments[number]);
 		if (!later[number])
-			collect_segment(c, number);
+			collect_segment(c, number, true);
 	}
 	for (i = 0; i < n && !c->set->overflow; i++)
 		if (later[i])
-			collect_segment(c, i);
+			collect_segment(c, i, true);
 	pfree(later);
+}
+
+/* ---- one row ---- */
+
+/* Does the snapshot see a row of the set, from this entry on? */
+static bool
+sees_one(Collector *c, uint64 from)
+{
+	for (; from < c->set->n; from++)
+	{
+		ItemPointerData tid;
+		RowRef		found;
+
+		index_entry_tid(c->keys, c->set->entries + from * c->stride, &tid);
+		if (store_chain_fetch(c->heap, c->store, row_from_tid(c->store, &tid), c->set->only,
+							  &found, NULL))
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_in_segment(Collector *c, uint32 number, bool *looked)
+{
+	PartialSegment *segment = &c->partial->segments[number];
+	uint64		before = c->set->n;
+
+	*looked = true;
+	collect_segment(c, number, !others_make_zones(c, segment));
+	return sees_one(c, before);
+}
+
+/*
+ * First where that is a matter of a few comparisons, then from where the row probably
+ * is, in both directions.  What others make zones of just now is read without them.
+ */
+static bool
+find_one(Collector *c, bool *looked)
+{
+	uint32		n = c->partial->nsegments;
+	uint32		left = n;
+	uint32		near;
+	uint32		i;
+
+	for (i = 0; i < n; i++)
+	{
+		PartialSegment *segment = &c->partial->segments[i];
+
+		if (!segment_is_done(segment) && __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE) == NULL)
+			continue;
+		left--;
+		if (is_in_segment(c, i, &looked[i]))
+			return true;
+	}
+	near = left > 1 ? likely_segment(c) : 0;
+	for (i = 0; left > 0; i++)
+	{
+		uint32		number = i % 2 == 0 ? near - i / 2 : near + i / 2 + 1;
+
+		/* (below zero it is beyond n, too) */
+		if (number >= n || looked[number])
+			continue;
+		left--;
+		if (is_in_segment(c, number, &looked[number]))
+			return true;
+	}
+	return false;
+}
+
+/* False: the row that is asked for is in the set already, there is no need to go on. */
+static bool
+collect_old(Collector *c)
+{
+	bool	   *looked;
+	bool		found;
+
+	if (c->set->only == NULL || c->partial->nsegments == 0)
+	{
+		collect_all_segments(c);
+		return true;
+	}
+	looked = palloc0(c->partial->nsegments * sizeof(bool));
+	found = find_one(c, looked);
+	pfree(looked);
+	return !found;
 }
 
 static int
@@ -376,11 +464,10 @@ partial_collect(IndexKeys *keys, Relation heap, const IndexView *view, const Tre
 	Collector  *c = palloc(sizeof(Collector));
 
 	collector_init(c, keys, heap, view->partial, lower, upper, set);
-	if (view->collecting)
-		collect_old(c);
-	else
+	if (!view->collecting)
 		collect_tree(c, view->tree);
-	collect_tree(c, view->partial->delta);
+	if (!view->collecting || collect_old(c))
+		collect_tree(c, view->partial->delta);
 	sort_set(c);
 	collector_end(c);
 }
@@ -392,7 +479,7 @@ partial_collect_old(IndexKeys *keys, Relation heap, PartialIndex *partial,
 	Collector  *c = palloc(sizeof(Collector));
 
 	collector_init(c, keys, heap, partial, lower, upper, set);
-	collect_old(c);
+	(void) collect_old(c);
 	sort_set(c);
 	collector_end(c);
 }

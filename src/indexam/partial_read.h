@@ -36,6 +36,7 @@ typedef struct LeadingRange
 typedef struct Collector
 {
 	IndexKeys  *keys;
+	Relation	heap;
 	StoreDesc  *store;
 	PartialIndex *partial;
 	const TreeProbe *lower;
@@ -133,6 +134,12 @@ extern ZoneSegment *segment_zones(Collector *c, uint32 number);
 extern bool others_make_zones(Collector *c, PartialSegment *segment);
 
 extern bool zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null);
+
+/*
+ * Which segment is it where keys ascend from segment to segment?  Reads a block of a few;
+ * no more than a guess.
+ */
+extern uint32 likely_segment(Collector *c);
 
 /* With ascending zones: the first block that is not below the range */
 extern int	first_zone(const ZoneSegment *zones, int n, OrderKey low);

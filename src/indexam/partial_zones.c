@@ -164,6 +164,40 @@ segment_zones(Collector *c, uint32 number)
 	return nobody;
 }
 
+/* Does a segment begin beyond the range, as far as one block tells? */
+static bool
+begins_beyond(Collector *c, uint32 number)
+{
+	ZoneSegment *zones = __atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
+	ZoneBlock	zone;
+	bool		has_null;
+
+	if (zones != NULL)
+		return order_less(c->range.high, zones->all.min);
+	(void) zone_of_rows(c, number * c->partial->segment_blocks, &zone, &has_null);
+	return order_less(c->range.high, zone.min);
+}
+
+uint32
+likely_segment(Collector *c)
+{
+	uint32		from = 0;
+	uint32		to = c->partial->nsegments;
+
+	if (!c->range.usable || !c->range.values)
+		return 0;
+	while (from + 1 < to)
+	{
+		uint32		middle = (from + to) / 2;
+
+		if (begins_beyond(c, middle))
+			to = middle;
+		else
+			from = middle;
+	}
+	return from;
+}
+
 bool
 zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null)
 {

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "sofort/compat/indexam.h"
@@ -299,6 +300,20 @@ is_complete(void *arg)
 }
 
 /*
+ * A snapshot sees one row with a key of a unique index at most.  (Not where uniqueness
+ * is checked later.  A serializable transaction has to meet the others, too.)
+ */
+static bool
+one_row_at_most(ScanState *so, Relation heap)
+{
+	Form_pg_index form = so->keys.index->rd_index;
+
+	return so->one_key && form->indisunique && form->indimmediate && form->indisvalid &&
+		so->snapshot != NULL && IsMVCCSnapshot(so->snapshot) && !IsolationIsSerializable() &&
+		!store_chains_differ(store_open(heap));
+}
+
+/*
  * The index is being rebuilt: what there is of the range, from index and table.
  * False: it is ready, or too much for this, and ready now.
  */
@@ -316,6 +331,8 @@ collect_range(ScanState *so, ScanDirection dir)
 	if (indexam_before_search != NULL)
 		indexam_before_search(is_complete, so->keys.shared);
 	heap = table_open(so->keys.index->rd_index->indrelid, AccessShareLock);
+	if (one_row_at_most(so, heap))
+		set.only = so->snapshot;
 	epoch_enter();
 	index_view(&so->keys, &view);
 	if (view.partial != NULL && !so->lower.exists && !so->upper.exists &&
@@ -563,6 +580,7 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	else if (scan->kill_prior_tuple)
 		kill_current(scan, so);
 	scan->xs_recheck = false;
+	so->snapshot = scan->xs_snapshot;
 	entry = next_match(so, dir);
 	if (entry == NULL)
 		return false;
@@ -580,6 +598,7 @@ am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	int64		n = 0;
 
 	compat_count_index_scan(scan);
+	so->snapshot = NULL;
 	while ((entry = next_match(so, ForwardScanDirection)) != NULL)
 	{
 		ItemPointerData tid;

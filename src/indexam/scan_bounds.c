@@ -305,6 +305,7 @@ take_equality(ScanState *so, BoundBuilder *b, int column)
 		{
 			add_value(b, column, true, (Datum) 0, NULL);
 			condition->filter = false;
+			so->one_key = false;
 			return true;
 		}
 		if (condition->key->sk_strategy != BTEqualStrategyNumber)
@@ -443,6 +444,7 @@ scan_set_bounds(ScanState *so)
 	equal.ncolumns = 0;
 	equal.by_columns = false;
 	so->empty_range = false;
+	so->one_key = true;
 	for (i = 0; i < so->nconditions; i++)
 		so->conditions[i].filter = true;
 
@@ -450,7 +452,10 @@ scan_set_bounds(ScanState *so)
 		if (!take_equality(so, &equal, column))
 			break;
 	if (column < so->keys.format.nkeys)
+	{
+		so->one_key = false;
 		set_range(so, &equal, column);
+	}
 	else
 	{
 		finish_bound(&equal, -1, &so->lower);

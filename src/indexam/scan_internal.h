@@ -95,7 +95,9 @@ typedef struct ScanState
 	bool		positioned;		/* somewhere between start and end */
 	bool		bounds_valid;	/* for the current array elements */
 	bool		empty_range;
+	bool		one_key;		/* every key column has one value, which is not NULL */
 	bool		any_filter;
+	Snapshot	snapshot;		/* that decides what is wanted; NULL: not known */
 	MemoryContext row_context;	/* values of the entry being checked */
 	IndexTuple	itup;			/* made for the caller, freed by the next call */
 
