@@ -170,6 +170,32 @@ foreach my $where ('k = 3001', 'k = 3000', 'k = 40000', 'k < 3010', 'k <= 3000',
 }
 is(sql(q{SELECT count(*) FROM sofort.indexes WHERE index IN ('h_k'::regclass, 'h_t'::regclass) AND status = 'partial'}), '2', 'not complete meanwhile');
 
+# Several columns, the first of which is enough to tell blocks apart; or not.
+sql('ALTER TABLE h ADD g smallint; UPDATE h SET g = k / 20000; VACUUM FULL h; UPDATE h SET n = n + 1 WHERE k % 4 = 0');
+my @several = ('h_up k, t', 'h_down k DESC, t', 'h_flat g, k DESC');
+sql("CREATE INDEX $_") for map { my ($name, $columns) = split / /, $_, 2; "$name ON h USING sofort_index ($columns)" } @several;
+sql('ANALYZE h');
+foreach my $name (map { (split / /)[0] } @several)
+{
+	sql("UPDATE pg_index SET indisvalid = indexrelid = '$name'::regclass WHERE indrelid = 'h'::regclass");
+	$node->kill9;
+	$node->start;
+	my $first = $name eq 'h_flat' ? 'g = 1 AND k' : 'k';
+	foreach my $where ("$first = 30000", "$first = 30000 AND t = '000000000030000'", "$first = 30000 AND t < '000000000030000'",
+		"$first BETWEEN 29990 AND 30010 AND t > '000000000030000'", "$first > 39995", "$first = 50000", "$first IS NULL", 'g IS NULL AND k IS NULL',
+		$name eq 'h_flat' ? 'g < 1 AND k < 3005' : 'k < 3005', "$first IN (SELECT i * 997 FROM generate_series(1, 41) i)")
+	{
+		my $query = "SELECT count(*), sum(k), sum(n), max(t) FROM h WHERE $where";
+		like(sql("SET enable_bitmapscan = off; EXPLAIN $query"), qr/Index Scan using $name/, "$where: by $name");
+		is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
+			"$where: same rows");
+	}
+	# the first and the last row of each block among them
+	is(sql("SELECT count(*), sum(x.n) FROM generate_series(3001, 40000) i, LATERAL (SELECT n FROM h WHERE $first = i AND t = lpad(i::text, 15, '0') OFFSET 0) x"),
+		sql("SELECT count(*), sum(n) FROM h WHERE $first BETWEEN 3001 AND 40000"), "$name: every key");
+	is(sql("SELECT status FROM sofort.indexes WHERE index = '$name'::regclass"), 'partial', "$name: not complete meanwhile");
+}
+
 $node->stop;
 $node->teardown_node;
 done_testing();

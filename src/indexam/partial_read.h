@@ -76,6 +76,13 @@ inversion(const KeyColumn *column)
 	return column->width == 8 ? PG_UINT64_MAX : ~(PG_UINT64_MAX >> (8 * column->width));
 }
 
+/* An integer of up to 64 bits with a sign, as EACH_ORDER has it */
+static inline uint64
+order_of_integer(const KeyColumn *column, int64 v)
+{
+	return ((uint64) v << (64 - 8 * column->width) ^ SIGN64) ^ inversion(column);
+}
+
 /* Is the order key that of one integer? */
 static inline bool
 is_one_integer(const Collector *c)

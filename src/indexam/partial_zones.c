@@ -35,9 +35,27 @@ zone_of_integers(Collector *c, ZoneBlock *zone, int n)
 
 	EACH_ORDER(min = Min(min, order); max = Max(max, order););
 	zone->min.hi = min;
-	zone->min.lo = 0;
 	zone->max.hi = max;
-	zone->max.lo = 0;
+	zone->min.lo = zone->max.lo = 0;
+}
+
+/* The same without looking at single values; false: the column does not lie there so. */
+static bool
+zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone, int *n)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+	int64		min;
+	int64		max;
+
+	if (column->kind != KEY_INT2 && column->kind != KEY_INT4 && column->kind != KEY_INT8)
+		return false;
+	*n = store_column_extremes(c->store, block, c->atts[0], &min, &max);
+	if (*n <= 0)
+		return *n == 0;
+	zone->min.hi = order_of_integer(column, column->desc ? max : min);
+	zone->max.hi = order_of_integer(column, column->desc ? min : max);
+	zone->min.lo = zone->max.lo = 0;
+	return true;
 }
 
 /* One of the rows whose order keys are there */
@@ -55,12 +73,15 @@ static int
 zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
 {
 	bool		all_values;
-	int			n = read_leading(c, block, &all_values);
+	int			n;
 	int			k;
 
 	zone->min = order_max;
 	zone->max = order_min;
 	*has_null = false;
+	if (is_one_integer(c) && zone_of_extremes(c, block, zone, &n))
+		return n;
+	n = read_leading(c, block, &all_values);
 	if (n > 0 && all_values && is_one_integer(c))
 		zone_of_integers(c, zone, n);
 	else
@@ -74,22 +95,34 @@ zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
 
 /*
  * Of the roots alone, with a line read for each row, after zone_of_rows().  That has made
- * the order keys, unless an integer is all of them (c->values are those of the last column).
+ * the order keys, unless one column is all of them (c->values are those of the last one).
  */
 static void
-zone_of_roots(Collector *c, BlockNumber block, int nrows, ZoneBlock *zone, bool *has_null)
+zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
 {
 	uint8		index[SOFORT_BLOCK_ROWS];
 	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
+	bool		all_values;
 	int			k;
 
 	if (c->ncolumns == 1)
-		order_leading(c, nrows);
+		order_leading(c, read_leading(c, block, &all_values));
 	zone->min = order_max;
 	zone->max = order_min;
 	*has_null = false;
 	for (k = 0; k < n; k++)
 		zone_add_row(c, zone, has_null, index[k]);
+}
+
+/* Whatever follows the first bytes of the largest key */
+static void
+widen(ZoneBlock *zone, int width)
+{
+	if (width == 0 || order_less(zone->max, zone->min))
+		return;
+	if (width < (int) sizeof(uint64))
+		zone->max.hi |= PG_UINT64_MAX >> (8 * width);
+	zone->max.lo = PG_UINT64_MAX;
 }
 
 static bool
@@ -102,17 +135,24 @@ zones_ascend(const ZoneBlock *before, const ZoneBlock *zone)
  * Blocks that were filled by updates have rows from everywhere, but hardly a root.  They
  * stand out by their zones: only then it is worth looking at the words of all rows.  A
  * block without roots gets the end of the zone before it, which keeps zones ascending.
+ * width: zones are those of so many bytes; 0: of all.  Returns whether they are all alike.
  */
-static void
-make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
+static bool
+make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i, int width)
 {
 	ZoneBlock  *zone = &zones->blocks[i];
 	const ZoneBlock *before = i > 0 ? zone - 1 : NULL;
 	bool		has_null;
 	int			n = zone_of_rows(c, block, zone, &has_null);
+	bool		alike = zone->min.hi == zone->max.hi;
 
+	widen(zone, width);
 	if (n > 0 && (before == NULL || !zones_ascend(before, zone)))
-		zone_of_roots(c, block, n, zone, &has_null);
+	{
+		zone_of_roots(c, block, zone, &has_null);
+		alike = zone->min.hi == zone->max.hi;
+		widen(zone, width);
+	}
 	zones->has_null[i] = has_null;
 	zones->any_null |= has_null;
 	zone_add(&zones->all, zone->min, zone->max);
@@ -120,6 +160,46 @@ make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
 		zone->min = zone->max = before != NULL ? before->max : order_min;
 	if (before != NULL && !zones_ascend(before, zone))
 		zones->ascending = false;
+	return alike;
+}
+
+static BlockNumber
+make_zones(Collector *c, uint32 number, ZoneSegment *zones, int width)
+{
+	BlockNumber first = number * c->partial->segment_blocks;
+	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
+	BlockNumber block;
+	BlockNumber alike = 0;
+
+	zones->all.min = order_max;
+	zones->all.max = order_min;
+	zones->ascending = true;
+	zones->any_null = false;
+	for (block = first; block < end; block++)
+		alike += make_zone_block(c, block, zones, block - first, width);
+	return alike;
+}
+
+/*
+ * An integer that leads several columns is tried alone first: it is read many times as
+ * fast, and tells blocks apart as well, unless it stays the same over whole blocks.
+ */
+static void
+make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+	int			ncolumns = c->ncolumns;
+	BlockNumber alike;
+
+	if (ncolumns > 1 && is_integer(column))
+	{
+		c->ncolumns = 1;
+		alike = make_zones(c, number, zones, column->width);
+		c->ncolumns = ncolumns;
+		if (alike <= c->partial->segment_blocks / 2)
+			return;
+	}
+	(void) make_zones(c, number, zones, 0);
 }
 
 /*
@@ -140,20 +220,13 @@ segment_zones(Collector *c, uint32 number)
 	PartialSegment *segment = &c->partial->segments[number];
 	ZoneSegment *zones = __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE);
 	ZoneSegment *nobody = NULL;
-	BlockNumber first = number * c->partial->segment_blocks;
-	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
-	BlockNumber block;
 
 	if (zones != NULL || pg_atomic_read_u32(&c->partial->scattered) != 0)
 		return zones;
 	zones = arena_alloc(sizeof(ZoneSegment), ARENA_NO_OOM | ARENA_ZERO);
 	if (zones == NULL)
 		return NULL;
-	zones->all.min = order_max;
-	zones->all.max = order_min;
-	zones->ascending = true;
-	for (block = first; block < end; block++)
-		make_zone_block(c, block, zones, block - first);
+	make_segment_zones(c, number, zones);
 	if (__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
 									__ATOMIC_ACQUIRE))
 	{

@@ -59,6 +59,55 @@ narrow_range(int64 min, int64 max, int64 *low, int64 *high)
 	return *low <= *high;
 }
 
+/* ---- smallest and largest ---- */
+
+#define EXTREMES(name, type) \
+static void \
+name(const void *column, int n, int64 *min, int64 *max) \
+{ \
+	const type *v = column; \
+	type		low = v[0]; \
+	type		high = v[0]; \
+	int			i; \
+\
+	EACH_MATCH(n, low = Min(low, v[i]); high = Max(high, v[i])); \
+	*min = (int64) low; \
+	*max = (int64) high; \
+}
+
+EXTREMES(extremes_int16, int16)
+EXTREMES(extremes_int32, int32)
+EXTREMES(extremes_int64, int64)
+EXTREMES(extremes_uint32, uint32)
+
+int
+store_column_extremes(StoreDesc *store, BlockNumber number, int att, int64 *min, int64 *max)
+{
+	BlockHeader *block = block_get(store->header, number);
+	const ShapePlan *plan;
+	const AttrPlan *a;
+	const char *p;
+
+	if (block == NULL)
+		return 0;
+	plan = plan_get(store, block->shape);
+	a = &plan->plan[att];
+	if (a->kind == ATTR_MISSING || a->null_mask != 0)
+		return -1;
+	p = (const char *) block + a->offset;
+	if (a->kind == ATTR_BYVAL2 && a->stride == sizeof(int16))
+		extremes_int16(p, block->capacity, min, max);
+	else if (a->kind == ATTR_BYVAL4 && a->stride == sizeof(int32))
+		extremes_int32(p, block->capacity, min, max);
+	else if (a->kind == ATTR_BYVAL8 && a->stride == sizeof(int64))
+		extremes_int64(p, block->capacity, min, max);
+	else if (a->kind == ATTR_NARROW && a->stride == sizeof(uint32))
+		extremes_uint32(p, block->capacity, min, max);
+	else
+		return -1;
+	return block->capacity;
+}
+
 /* ---- dictionaries ---- */
 
 static int64

@@ -31,6 +31,13 @@ extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum
 							  uint8 *state);
 
 /*
+ * Smallest and largest integer in a column of a block, free rows included.  Returns how many
+ * rows it has, 0 if it has no storage; -1 if the column is stored in another way, or may have NULLs.
+ */
+extern int	store_column_extremes(StoreDesc *store, BlockNumber block, int att, int64 *min,
+								  int64 *max);
+
+/*
  * A range of values of a column, to leave out rows quickly.  Filled with zeroes but for
  * the first fields.
  */
