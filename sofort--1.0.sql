@@ -300,7 +300,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 COMMENT ON FUNCTION transaction_info() IS 'transactions known to the pool; see view sofort.transactions';
 
 CREATE VIEW transactions AS SELECT * FROM @extschema@.transaction_info();
-COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users only with the privileges of pg_read_all_stats';
+COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users only with the privileges of pg_read_all_stats, but for kept transactions that wait to be resumed, without what they do';
 COMMENT ON COLUMN transactions.slot IS 'number of the transaction control block';
 COMMENT ON COLUMN transactions.generation IS 'how often it was used, modulo 16384';
 COMMENT ON COLUMN transactions.state IS 'state on the medium';

@@ -98,4 +98,8 @@ CREATE FUNCTION kept_records()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_kept_records' LANGUAGE C;
 COMMENT ON FUNCTION kept_records() IS 'places for kept transactions and their outcomes in the pool';
 
+CREATE FUNCTION lock_entries()
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_lock_entries' LANGUAGE C;
+COMMENT ON FUNCTION lock_entries() IS 'row locks that are in the lock table';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

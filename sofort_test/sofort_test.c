@@ -33,6 +33,7 @@
 PG_FUNCTION_INFO_V1(sofort_test_resume_waiting);
 PG_FUNCTION_INFO_V1(sofort_test_age_outcomes);
 PG_FUNCTION_INFO_V1(sofort_test_kept_records);
+PG_FUNCTION_INFO_V1(sofort_test_lock_entries);
 PG_FUNCTION_INFO_V1(sofort_test_arm);
 PG_FUNCTION_INFO_V1(sofort_test_disarm);
 PG_FUNCTION_INFO_V1(sofort_test_waiters);
@@ -396,6 +397,13 @@ sofort_test_kept_records(PG_FUNCTION_ARGS)
 {
 	pool_require();
 	PG_RETURN_INT64((int64) pm_vector_count(&PoolSuper->kept));
+}
+
+Datum
+sofort_test_lock_entries(PG_FUNCTION_ARGS)
+{
+	pool_require();
+	PG_RETURN_INT64((int64) txn_test_lock_entries());
 }
 
 Datum

@@ -209,7 +209,7 @@ is($node->safe_psql('postgres', q{SELECT state, pid IS NULL, label, statements, 
 my $resume = "BEGIN; SELECT sofort.resume_transaction('$token')";
 like($node->error_of("SET SESSION AUTHORIZATION other; $resume"), qr/^42501.*another role/, 'another role');
 like($node->error_of("SET SESSION AUTHORIZATION other; SELECT sofort.abort_transaction('$token')"), qr/^42501.*another role/, 'another role may not abort it');
-is($node->safe_psql('postgres', 'SET SESSION AUTHORIZATION other; SELECT count(*) FROM sofort.transactions'), '0', 'nor see it');
+is($node->safe_psql('postgres', q{SET SESSION AUTHORIZATION other; SELECT state, pid IS NULL, label, statements, entries, expires > now() FROM sofort.transactions}), 'kept|t||||t', 'nor see more than that it waits');
 like($node->error_of($resume, 'elsewhere'), qr/^55000.*another database/, 'another database');
 (my $wrong = $token) =~ tr/0-9a-f/1-9a-f0/;
 like($node->error_of("BEGIN; SELECT sofort.resume_transaction('$wrong')"), qr/^42704/, 'wrong token');
@@ -229,6 +229,7 @@ others_see('after all that', 1);
 # the winner and a waiting writer
 my $writer = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'UPDATE p SET v = v * 100 WHERE id = 7 RETURNING v' ], '<', \undef, '>', \my $written, '2>', \my $complaint);
 ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted}), 'a writer waits for it');
+is($node->safe_psql('postgres', q{SET SESSION AUTHORIZATION other; SELECT count(*) FROM pg_locks l JOIN sofort.transactions t ON l.transactionid = t.xid::xid WHERE NOT l.granted AND t.state = 'kept'}), '1', 'anybody sees whom it waits for');
 my @takers = map { my %t = (in => "BEGIN;\nSELECT statements FROM sofort.resume_transaction('$token');\n", out => '', err => ''); $t{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$t{in}, '>', \$t{out}, '2>', \$t{err}); \%t } 1 .. 2;
 foreach my $t (@takers) { $t->{run}->pump until $t->{out} =~ /\d/ || $t->{err} =~ /ERROR/; }
 is(join(' ', sort map { $_->{out} =~ /^7$/m ? 'won' : $_->{err} =~ /is run by a session/ ? 'lost' : $_->{err} } @takers), 'lost won', 'of two takers one wins');

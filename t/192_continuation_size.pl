@@ -71,10 +71,26 @@ foreach my $round (1 .. ($ENV{SOFORT_LONG} ? 12 : 4))
 	is(sql('SELECT count(*) FROM m'), $rows, "round $round: others see nothing of it");
 }
 
-# a million row locks
-$out = run_and_die('BEGIN', "SELECT statements FROM sofort.resume_transaction('$token')", "SELECT count(*) FROM (SELECT FROM m WHERE id > 10000000 OR id % 2 = 1 FOR UPDATE) s");
-is((split /\n/, $out)[1], 1.5 * $rows, 'all of its rows are locked, too');
-is(sql('SELECT count(*) FROM (SELECT FROM m WHERE id % 2 = 1 FOR UPDATE SKIP LOCKED) s'), '0', 'also after a crash');
+# and row locks, of its own rows, and of as many of others: no start looks at them, nor who resumes it
+sql("CREATE TABLE n (id int PRIMARY KEY) USING sofort; INSERT INTO n SELECT i FROM generate_series(0, $rows) i");
+$out = run_and_die('BEGIN', "SELECT statements FROM sofort.resume_transaction('$token')", "SELECT count(*) FROM (SELECT FROM m WHERE id > 10000000 OR id % 2 = 1 FOR UPDATE) s",
+	'SELECT count(*) FROM (SELECT FROM n WHERE id > 0 FOR NO KEY UPDATE) s');
+is(join(' ', (split /\n/, $out)[1, 2]), 1.5 * $rows . " $rows", 'all of its rows are locked, too, and those of another table');
+sub look_at_locks
+{
+	my ($when) = @_;
+	is(sql('SELECT sofort_test.lock_entries()'), '0', "$when: nobody has looked at a lock");
+	like($node->error_of('SET lock_timeout = 50; UPDATE n SET id = -1 WHERE id = 77'), qr/^55P03/, "$when: they are in force");
+	is(sql("UPDATE n SET id = 0 WHERE id = 0 RETURNING 1"), '1', "$when: a row that is not locked is free");
+	is(sql('SELECT sofort_test.lock_entries()'), '1', "$when: one was looked at");
+	return;
+}
+look_at_locks('after a crash');
+$out = run_and_die('BEGIN', "SELECT statements FROM sofort.resume_transaction('$token')", 'SELECT sofort_test.lock_entries()');
+is((split /\n/, $out)[1], '1', 'who resumes it looks at none');
+look_at_locks('after another');
+is(sql('SELECT count(*) FROM (SELECT FROM n FOR UPDATE SKIP LOCKED) s'), '1', 'all of them are in force');
+is(sql('SELECT count(*) FROM (SELECT FROM m WHERE id % 2 = 1 FOR UPDATE SKIP LOCKED) s'), '0', 'as those of its own rows');
 
 is(sql("BEGIN; SELECT FROM sofort.resume_transaction('$token'); $contents; COMMIT"), $expected, 'resumed for the last time, committed');
 is(sql($contents), $expected, 'and there');

@@ -274,7 +274,7 @@ sub disarm
 	return;
 }
 
-# The next spawn() arms a point before the pool is opened: kill or kill_backend.
+# The next spawn() arms a point before the pool is opened: kill, kill_backend or wait.
 sub arm_at_start
 {
 	my ($node, $point, $action) = @_;

@@ -15,6 +15,7 @@
 #include "sofort/exec/exec.h"
 #include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/txn/kept.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -53,6 +54,11 @@ sofort_set_dictionary_placement(PG_FUNCTION_ARGS)
 
 	if (RecoveryInProgress())
 		pool_require();
+	if (txn_is_kept())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot execute %s in a transaction that is kept",
+						"sofort.set_dictionary_placement()")));
 	/* ask before waiting for a lock */
 	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),

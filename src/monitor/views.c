@@ -382,9 +382,11 @@ put_transaction(void *arg, const TxnInfo *info)
 	ReturnSetInfo *rsinfo = arg;
 	Datum		values[10] = {0};
 	bool		nulls[10] = {0};
+	bool		all = may_see_process(info->pid) ||
+		(info->is_kept && has_privs_of_role(GetUserId(), info->role));
 
-	if (!may_see_process(info->pid) &&
-		!(info->is_kept && has_privs_of_role(GetUserId(), info->role)))
+	/* anybody may have to wait for one that has no session, and see that in pg_locks */
+	if (!all && !info->is_waiting)
 		return;
 	values[0] = Int32GetDatum((int32) info->slot);
 	values[1] = Int32GetDatum((int32) info->generation);
@@ -394,7 +396,8 @@ put_transaction(void *arg, const TxnInfo *info)
 	values[5] = Int32GetDatum(info->pid);
 	nulls[5] = info->pid == 0;
 	values[6] = Int64GetDatum((int64) info->entries);
-	nulls[7] = nulls[8] = !info->is_kept;
+	nulls[6] = !all;
+	nulls[7] = nulls[8] = !info->is_kept || !all;
 	nulls[9] = !info->is_waiting;
 	if (info->is_kept)
 	{

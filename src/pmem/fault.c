@@ -68,6 +68,8 @@ fault_arm_from_environment(void)
 		p->action = FAULT_KILL;
 	else if (strcmp(colon + 1, "kill_backend") == 0)
 		p->action = FAULT_KILL_BACKEND;
+	else if (strcmp(colon + 1, "wait") == 0)
+		p->action = FAULT_WAIT;
 	else
 		return;
 	memcpy(p->name, value, colon - value);

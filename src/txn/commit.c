@@ -162,6 +162,7 @@ stamp(void)
 	int64		i;
 
 	SOFORT_STOP("commit-before-stamp");
+	write_set_read();
 	for (i = 0; i < My.nentries; i++)
 	{
 		const TxnEntry *e = &My.entries[i].entry;
@@ -207,8 +208,12 @@ at_commit(void)
 {
 	prepared_end_of_xact();
 	pop_error_context();
-	if (kept_is_running() && My.stage == STAGE_COMMITTED)
-		kept_close(My.kept, KEPT_COMMITTED);
+	if (kept_is_running())
+	{
+		kept_locks_end(My.kept);
+		if (My.stage == STAGE_COMMITTED)
+			kept_close(My.kept, KEPT_COMMITTED);
+	}
 	if (My.nentries > 0)
 		stamp();
 	else
@@ -232,7 +237,10 @@ at_abort(void)
 	if (My.prepared != NULL)
 		prepared_cancel();
 	if (kept_is_running())
+	{
+		kept_locks_end(My.kept);
 		kept_close(My.kept, KEPT_ABORTED);
+	}
 	if (My.durable)
 	{
 		txn_undo(TopSubTransactionId, 0);

@@ -123,6 +123,7 @@ find_transaction(KeptRecord *r, uint64 n)
 	k->slot = slot;
 	k->generation = KEPT_GENERATION(r->state);
 	k->record = n;
+	k->horizon = r->first_xid != 0 ? r->first_xid : tcb->xid;
 	pg_atomic_fetch_add_u32(&TxnShmem->kept, 1);
 }
 
@@ -221,103 +222,13 @@ kept_undo_unfinished(uint32 slot)
 }
 
 /* ------------------------------------------------------------------------
- * Entries of a transaction that waits
- * ------------------------------------------------------------------------
- */
-
-/* What is done with an entry; "row locks that others gave" included. */
-typedef void (*EntryVisitor) (TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg);
-
-static void
-visit_entries(TxnKept *k, EntryVisitor fn, void *arg)
-{
-	Tcb		   *tcb = txn_tcb_of_slot(k->slot);
-	uint64		finished = last_boundary(k)->entries;
-	int			nchunks;
-	TcbChunk  **chunks = tcb_chunks(tcb, &nchunks);
-	PMPtr		p;
-	uint64		n;
-	TxnEntry	e;
-
-	for (n = 0; n < finished; n++)
-	{
-		TcbEntry   *d = entry_at(tcb, chunks, nchunks, n);
-
-		if (d != NULL && tcb_valid_entry(d, k->generation, &e))
-			fn(k, d, &e, arg);
-	}
-	for (p = kept_record(k)->locks; p != PM_NULL; p = ((TcbChunk *) pm_deref(p))->next)
-	{
-		TcbChunk   *chunk = (TcbChunk *) pm_deref(p);
-		int			i;
-
-		for (i = 0; i < TCB_CHUNK_ENTRIES; i++)
-		{
-			if (tcb_valid_entry(&chunk->entries[i], k->generation, &e))
-				fn(k, &chunk->entries[i], &e, arg);
-		}
-	}
-	if (chunks != NULL)
-		pfree(chunks);
-}
-
-static inline bool
-is_lock(const TxnEntry *e)
-{
-	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
-}
-
-/* In force again; an entry whose rows are gone goes away: they may come back as
- * another's. */
-static void
-restore_lock(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
-{
-	bool		valid = false;
-	uint64		row;
-
-	if (!is_lock(e))
-		return;
-	for (row = e->row; row < e->row + e->count; row++)
-		valid |= rowlock_restore(e->store, row, (LockTupleMode) (e->kind - TXN_ENTRY_LOCK),
-								 k->slot, k->generation, TxnSlots[k->slot].fxid);
-	if (!valid)
-		pm_store8_persist(&durable->what, 0);
-}
-
-/*
- * Rows that were freed while it waited: from now on nothing holds back their
- * reuse any more.
- */
-static void
-drop_gone_lock(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
-{
-	bool		valid = false;
-	uint64		row;
-
-	if (!is_lock(e))
-		return;
-	for (row = e->row; row < e->row + e->count; row++)
-	{
-		const RowWords *words = TxnOps->find_words(e->store, row);
-		int			tag = words == NULL ? WORD_TAG_EMPTY : WORD_TAG(word_read(&words->begin));
-
-		if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
-			locktable_drop(stand_in(k), e->store, row);
-		else
-			valid = true;
-	}
-	if (!valid)
-		pm_store8_persist(&durable->what, 0);
-}
-
-/* ------------------------------------------------------------------------
  * Waiting for a taker
  * ------------------------------------------------------------------------
  */
 
 /*
- * Mirror and row locks of one that was found.  Under TXN_LWLOCK_RESOLVE, before
- * anybody reads a row; repeated if memory was short.
+ * Mirror of one that was found.  Under TXN_LWLOCK_RESOLVE, before anybody reads a
+ * row.
  */
 static void
 adopt(TxnKept *k)
@@ -325,7 +236,6 @@ adopt(TxnKept *k)
 	TxnSlot    *s = &TxnSlots[k->slot];
 	TxnBackend *b = stand_in(k);
 	const Tcb  *tcb = txn_tcb_of_slot(k->slot);
-	PMPtr		p;
 
 	b->slot = k->slot;
 	b->nsubs = 0;
@@ -337,10 +247,7 @@ adopt(TxnKept *k)
 	s->waiting = true;
 	pg_write_barrier();
 	s->active = true;
-	k->next_lock = 0;
-	for (p = kept_record(k)->locks; p != PM_NULL; p = ((TcbChunk *) pm_deref(p))->next)
-		k->next_lock += TCB_CHUNK_ENTRIES;
-	visit_entries(k, restore_lock, NULL);
+	kept_locks_found(k, b->nentries);
 	k->waits_since = GetCurrentTimestamp();
 	pg_atomic_fetch_add_u32(&TxnShmem->kept_waiting, 1);
 	k->stage = KEEP_WAITING;
@@ -395,18 +302,24 @@ kept_wait_for_keeper(void)
 	ConditionVariableCancelSleep();
 }
 
-/* PostgreSQL's horizon knows nothing of those that wait. */
+/*
+ * PostgreSQL's horizon knows nothing of those that wait, and only the last xid of
+ * those that were taken up.  They hold back what they did from the beginning, as
+ * if there had been no crash: no row that one has locked is used again.
+ */
 uint64
 kept_horizon(uint64 horizon)
 {
 	uint32		i;
 
-	if (likely(pg_atomic_read_u32(&TxnShmem->kept_waiting) == 0))
+	if (likely(pg_atomic_read_u32(&TxnShmem->kept) == 0))
 		return horizon;
 	for (i = 0; i < TxnShmem->nkept; i++)
 	{
-		if (stage_of(&TxnKeptOnes[i]) == KEEP_WAITING)
-			horizon = Min(horizon, TxnSlots[TxnKeptOnes[i].slot].fxid);
+		const TxnKept *k = &TxnKeptOnes[i];
+
+		if (stage_of(k) == KEEP_WAITING || stage_of(k) == KEEP_RUNNING)
+			horizon = Min(horizon, *(const volatile uint64 *) &k->horizon);
 	}
 	return horizon;
 }
@@ -446,6 +359,7 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 	}
 	s = &TxnSlots[k->slot];
 	tcb = txn_tcb_of_slot(k->slot);
+	kept_locks_end(k);
 	kept_close(k, outcome);
 	tcb_finish_aborted(tcb, k->slot);
 	SOFORT_STOP("kept-undone");
@@ -496,7 +410,6 @@ claim(void *arg)
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
 		return false;
 	}
-	visit_entries(k, drop_gone_lock, NULL);
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	s = &TxnSlots[k->slot];
 	tcb = txn_tcb_of_slot(k->slot);
@@ -505,9 +418,11 @@ claim(void *arg)
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_KEPT, k->generation, TxnShmem->life);
 	pm_persist(tcb, PM_LINE);
 	SOFORT_STOP("kept-resume-durable");
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_KEPT), LW_EXCLUSIVE);
 	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
 	locktable_hand_over(stand_in(k), k->slot, My.backend);
 	k->stage = KEEP_RUNNING;
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_KEPT));
 	__atomic_store_n(&s->waiting, false, __ATOMIC_RELEASE);
 	txn_mirror_leave(stand_in(k));
 	pg_atomic_fetch_sub_u32(&TxnShmem->kept_waiting, 1);
@@ -600,38 +515,6 @@ txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
 		}
 		return;
 	}
-}
-
-typedef struct StoreVisit
-{
-	TxnKeptVisitor fn;
-	void	   *arg;
-	StoreId		last;
-	bool		last_changed;
-} StoreVisit;
-
-static void
-visit_store(TxnKept *k, TcbEntry *durable, const TxnEntry *e, void *arg)
-{
-	StoreVisit *v = arg;
-
-	if (e->store == v->last && v->last_changed == !is_lock(e))
-		return;
-	v->last = e->store;
-	v->last_changed = !is_lock(e);
-	v->fn(v->arg, e->store, v->last_changed);
-}
-
-/* fn must not raise errors or take locks of txn. */
-void
-txn_kept_visit_stores(uint32 place, TxnKeptVisitor fn, void *arg)
-{
-	StoreVisit	v = {.fn = fn,.arg = arg};
-
-	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
-	if (TxnKeptOnes[place].stage == KEEP_WAITING)
-		visit_entries(&TxnKeptOnes[place], visit_store, &v);
-	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
 }
 
 void
@@ -800,6 +683,7 @@ begin_holding(void)
 	}
 	TxnShmem->keeper_latch = MyLatch;
 	ConditionVariableBroadcast(&TxnShmem->keeper_holds);
+	kept_locks_sort();
 }
 
 void

@@ -190,6 +190,7 @@ take_place(void)
 	k->record = find_record();
 	k->slot = My.slot;
 	k->generation = My.generation;
+	k->horizon = My.fxid;
 	k->next_lock = 0;
 	k->stage = KEEP_ASKED;
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
@@ -263,6 +264,7 @@ open_record(KeptRecord *r, uint64 statements)
 	r->started = asked.started;
 	r->db_oid = MyDatabaseId;
 	r->role = GetUserId();
+	r->first_xid = My.fxid;
 	memcpy(r->token_hash, asked.hash, sizeof(r->token_hash));
 	memcpy(r->label, asked.label, sizeof(r->label));
 	memset(r->boundary, 0, sizeof(r->boundary));

@@ -327,6 +327,18 @@ find_owned(TxnBackend *b, SubTransactionId from_sub, StoreId *store, uint64 *row
 	return lock != NULL;
 }
 
+/* For tests: entries of all owners. */
+uint64
+txn_test_lock_entries(void)
+{
+	uint64		n = 0;
+	int			i;
+
+	for (i = 0; i < TXN_LOCK_PARTITIONS; i++)
+		n += *(volatile uint32 *) &partitions[i].nlocks;
+	return n;
+}
+
 /*
  * Let go of everything that the subtransaction of this owner and those after it
  * hold.  TopSubTransactionId: everything.  No error, no allocation.
@@ -353,24 +365,6 @@ locktable_release(TxnBackend *b, SubTransactionId from_sub)
 		}
 		LWLockRelease(lwlock);
 	}
-}
-
-/* Remove what an owner has on a row. */
-void
-locktable_drop(TxnBackend *b, StoreId store, uint64 row)
-{
-	LWLock	   *lwlock = txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(store, row));
-	RowLock    *lock;
-	RowLock    *next;
-
-	LWLockAcquire(lwlock, LW_EXCLUSIVE);
-	for (lock = locktable_first(store, row); lock != NULL; lock = next)
-	{
-		next = locktable_next(lock);
-		if (lock->owner == (uint32) (b - TxnBackends))
-			locktable_remove(lock);
-	}
-	LWLockRelease(lwlock);
 }
 
 /* Copies of all entries of an owner, palloc'd. */

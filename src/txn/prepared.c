@@ -148,7 +148,7 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	}
 	for (row = e->row; is_lock(e) && row < e->row + e->count; row++)
 		valid |= rowlock_restore(e->store, row, (LockTupleMode) (e->kind - TXN_ENTRY_LOCK), slot,
-								 generation, fxid);
+								 generation, fxid, true);
 	if (valid)
 		p->nentries++;
 	else

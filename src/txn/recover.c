@@ -181,6 +181,7 @@ startup_shmem(void)
 	TxnShmem->nkept = (uint32) MaxBackends;
 	pg_atomic_init_u32(&TxnShmem->kept, 0);
 	pg_atomic_init_u32(&TxnShmem->kept_waiting, 0);
+	pg_atomic_init_u32(&TxnShmem->kept_locks, 0);
 	ConditionVariableInit(&TxnShmem->keeper_holds);
 	pg_atomic_init_u32(&TxnShmem->prepared, 0);
 	pg_atomic_init_u32(&TxnShmem->finishing, 0);
@@ -212,6 +213,7 @@ txn_startup(void)
 	if (pool_status() != POOL_READY)
 		return;
 	TxnShmem->life = pool_life();
+	TxnShmem->old_mark = PoolSuper->hw_xid;
 	TxnShmem->leftovers = true; /* at least the checks are due */
 	persist_tcbs();
 	txn_recovering = true;

@@ -459,6 +459,7 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 	bool		have_tuple_lock = false;
 	TM_Result	result;
 
+	restore_kept_locks(r);
 	for (;;)
 	{
 		WordView	e;
@@ -656,6 +657,7 @@ txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy 
 	TM_Result	result;
 
 	txn_join(GetCurrentSubTransactionId());
+	restore_kept_locks(r);
 	for (;;)
 	{
 		WordView	e;
@@ -708,6 +710,7 @@ txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy 
 		{
 			if (try_lock(r, e.word, mode, &o))
 			{
+				SOFORT_STOP("row-locked");
 				result = TM_Ok;
 				break;
 			}
@@ -733,6 +736,7 @@ TM_Result
 txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
 {
 	txn_join(GetCurrentSubTransactionId());
+	restore_kept_locks(successor);
 	for (;;)
 	{
 		WordView	b;
@@ -804,18 +808,19 @@ copy_entries(const TxnRow *from, const TxnRow *to, int n, int *needed)
 }
 
 /*
- * The new version is ours, so its end word changes by other lockers only (they
- * found it through the link).
+ * Its entries were made without a look at the end word, which says that there are
+ * some from now on.  A single holder becomes an entry, too: one in stock.  The
+ * partition lock is held exclusively.
  */
-static void
-mark_lockers(const TxnRow *to)
+void
+rowlock_mark(const TxnRow *to)
 {
 	for (;;)
 	{
 		uint64		word = word_read(&to->words->end);
 		uint64		marked = word;
 
-		if (WORD_TAG(word) == WORD_TAG_PROGRESS)
+		if (WORD_TAG(word) == WORD_TAG_PROGRESS || WORD_TAG(word) == WORD_TAG_STAMP)
 			marked |= END_LOCKERS;
 		else
 		{
@@ -899,7 +904,7 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
 			LWLockAcquire(txn_lwlock(TXN_LWLOCK_ROWS + Max(a, b)), LW_EXCLUSIVE);
 		done = copy_entries(from, to, n, &needed);
 		if (done && any_entry(to))
-			mark_lockers(to);
+			rowlock_mark(to);
 		if (a != b)
 			LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Max(a, b)));
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Min(a, b)));

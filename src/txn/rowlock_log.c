@@ -83,15 +83,17 @@ rowlock_log_new(void)
 }
 
 /*
- * After a restart, before anybody else touches sofort: put the lock of a
- * prepared transaction into the lock table again.  False if there is no such row
- * any more.  May raise 53200.
+ * Put the lock of a transaction that has outlasted a crash into the lock table
+ * again, before anybody else looks for lockers of that row.  False if there is no
+ * such row any more.  logged: nobody who runs it adds locks meanwhile (those that
+ * are not logged are in front in its list).  May raise 53200.
  */
 bool
 rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint32 generation,
-				uint64 fxid)
+				uint64 fxid, bool logged)
 {
 	TxnRow		r = {.store = store, .row = row, .words = TxnOps->find_words(store, row)};
+	RowLock    *lock;
 	int			tag;
 
 	if (r.words == NULL)
@@ -99,19 +101,12 @@ rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint
 	tag = WORD_TAG(word_read(&r.words->begin));
 	if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
 		return false;
-	locktable_stock(1);
+	locktable_stock(2);
 	LWLockAcquire(partition_lock(&r), LW_EXCLUSIVE);
-	locktable_add(store, row, slot, generation, fxid, TopSubTransactionId, mode)->logged = true;
-	for (;;)
-	{
-		uint64		word = word_read(&r.words->end);
-		uint64		marked = WORD_LOCKERS;
-
-		if (WORD_TAG(word) == WORD_TAG_PROGRESS || WORD_TAG(word) == WORD_TAG_STAMP)
-			marked = word | END_LOCKERS;
-		if (marked == word || word_cas(&r.words->end, word, marked))
-			break;
-	}
+	lock = locktable_add(store, row, slot, generation, fxid, TopSubTransactionId, mode);
+	if (logged)
+		lock->logged = true;
+	rowlock_mark(&r);
 	LWLockRelease(partition_lock(&r));
 	return true;
 }

@@ -456,7 +456,7 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	My.slot = slot;
 	My.generation = generation;
 	My.tcb = tcb;
-	write_set_read(nentries);
+	My.nentries = My.nunread = nentries;
 	My.wrote = command > 0;
 	My.last_command = My.wrote ? command - 1 : 0;
 	mirror_begin_change(b);
@@ -676,6 +676,7 @@ txn_leave(void)
 	My.stage = STAGE_OPEN;
 	My.wrote = false;
 	My.nentries = 0;
+	My.nunread = 0;
 	My.nlocks = 0;
 	My.nframes = 0;
 	txn_new_statement();

@@ -95,7 +95,8 @@ entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row,
 #define TXN_LWLOCK_GROW		2	/* superblock.tcbs grows */
 #define TXN_LWLOCK_PREPARED	3	/* TxnPrepared, and TCBs of prepared transactions;
 								 * TxnKept and KeptRecords */
-#define TXN_LWLOCK_ROWS		4	/* first partition of the lock table */
+#define TXN_LWLOCK_KEPT		4	/* what kept transactions have of earlier lives */
+#define TXN_LWLOCK_ROWS		5	/* first partition of the lock table */
 #define TXN_LWLOCKS			(TXN_LWLOCK_ROWS + TXN_LOCK_PARTITIONS)
 
 /*
@@ -177,6 +178,9 @@ typedef enum TxnKeptStage
 	KEEP_WAITING				/* nobody's, until it is resumed or ended */
 } TxnKeptStage;
 
+typedef struct KeptRange KeptRange;
+typedef struct KeptStore KeptStore;
+
 /*
  * A kept transaction.  Written under TXN_LWLOCK_PREPARED; WAITING becomes
  * something else under TXN_LWLOCK_RESOLVE, too.
@@ -187,8 +191,20 @@ typedef struct TxnKept
 	uint32		slot;
 	uint32		generation;
 	uint64		record;			/* index in superblock.kept */
+	uint64		horizon;		/* its first xid, of whichever life */
 	uint64		next_lock;		/* place of the next lock that others give to it */
 	TimestampTz waits_since;
+
+	/* what it has of earlier lives: written under TXN_LWLOCK_KEPT */
+	bool		continued;		/* something, perhaps */
+	bool		has_locks;		/* row locks, perhaps */
+	bool		sorted;			/* the arrays below, in DRAM, are complete */
+	uint64		old_entries;	/* that many entries of its write set */
+	uint64		old_locks;		/* and of the locks that others gave to it */
+	uint64		nranges;
+	KeptRange  *ranges;
+	uint32		nstores;
+	KeptStore  *stores;
 } TxnKept;
 
 typedef struct TxnShared
@@ -209,6 +225,8 @@ typedef struct TxnShared
 	uint64		next_record;	/* where a free KeptRecord is looked for */
 	pg_atomic_uint32 kept;		/* places in use */
 	pg_atomic_uint32 kept_waiting;
+	pg_atomic_uint32 kept_locks;	/* have row locks of earlier lives */
+	uint64		old_mark;		/* no xid of earlier lives is above */
 	Latch	   *keeper_latch;	/* NULL: it does not run */
 	ConditionVariable keeper_holds;
 
@@ -297,6 +315,7 @@ typedef struct TxnLocal
 	TxnFrame   *frames;
 
 	int64		nentries;
+	int64		nunread;		/* the first of them are on the medium only */
 	int64		maxentries;
 	LocalEntry *entries;
 	int			nchunks;
@@ -364,7 +383,7 @@ extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
 						   CommandId from_command);
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
 extern void write_set_make_room(const Tcb *tcb, int64 n);
-extern void write_set_read(int64 n);
+extern void write_set_read(void);
 extern TcbEntry *txn_chunk_entry(PMPtr *link, uint64 n);
 extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
 								   LockTupleMode mode);
@@ -432,7 +451,6 @@ extern void locktable_remove(RowLock *lock);
 extern void locktable_release(TxnBackend *b, SubTransactionId from_sub);
 extern RowLock *locktable_copy_owned(TxnBackend *b, int64 *n);
 extern RowLock *locktable_take_unlogged(TxnBackend *b, int64 *n);
-extern void locktable_drop(TxnBackend *b, StoreId store, uint64 row);
 extern void locktable_hand_over(TxnBackend *from, uint32 slot, TxnBackend *to);
 
 static inline bool
@@ -448,13 +466,14 @@ partition_lock(const TxnRow *r)
 }
 
 /* ---- rowlock.c ---- */
+extern void rowlock_mark(const TxnRow *to);
 extern void rowlock_release(SubTransactionId from_sub);
 
 /* ---- rowlock_log.c ---- */
 extern void rowlock_log_all(void);
 extern void rowlock_log_new(void);
 extern bool rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot,
-							uint32 generation, uint64 fxid);
+							uint32 generation, uint64 fxid, bool logged);
 extern void rowlock_release_words(const TxnEntry *e, uint32 slot, uint32 generation);
 
 /* ---- recover.c ---- */
@@ -489,6 +508,21 @@ extern void kept_log_lock(uint32 slot, uint32 generation, StoreId store, uint64 
 extern void kept_before_commit(void);
 extern void kept_leave(void);
 extern void kept_continue(const KeptBoundary *b);
+
+/* ---- kept_locks.c: row locks that a crash has left ---- */
+typedef void (*KeptEntryVisitor) (const TxnEntry *e, void *arg);
+extern void kept_locks_found(TxnKept *k, uint64 entries);
+extern void kept_locks_end(TxnKept *k);
+extern void kept_locks_sort(void);
+extern void kept_restore_row(StoreId store, uint64 row);
+
+/* Before a row's lockers matter: those that are in write sets of kept transactions */
+static inline void
+restore_kept_locks(const TxnRow *r)
+{
+	if (unlikely(pg_atomic_read_u32(&TxnShmem->kept_locks) > 0))
+		kept_restore_row(r->store, r->row);
+}
 
 /* ---- keeper.c: after a crash ---- */
 extern void kept_startup(void);

@@ -213,7 +213,7 @@ txn_forget_entry(StoreId store, uint64 row)
 
 	if (My.nframes == 0 || !my_frame()->exact)
 		return;
-	for (i = My.nentries - 1; i >= 0 && i >= My.nentries - 2; i--)
+	for (i = My.nentries - 1; i >= My.nunread && i >= My.nentries - 2; i--)
 	{
 		TxnEntry   *e = &My.entries[i].entry;
 
@@ -269,7 +269,9 @@ txn_undo(SubTransactionId from_sub, CommandId from_command)
 	int64		i;
 
 	SOFORT_STOP("abort-before-undo");
-	while (n > 0 && My.entries[n - 1].sub >= from_sub)
+	if (from_sub == TopSubTransactionId)
+		write_set_read();
+	while (n > My.nunread && My.entries[n - 1].sub >= from_sub)
 	{
 		n--;
 		txn_undo_entry(&My.entries[n].entry, My.slot, My.generation, from_command);
@@ -311,13 +313,16 @@ write_set_make_room(const Tcb *tcb, int64 n)
 	My.maxchunks = My.nchunks;
 }
 
-/* The first n entries of My.tcb.  No error, no allocation. */
+/*
+ * Entries that were there when My.tcb was taken over: they matter at the end of
+ * the transaction only.  No error, no allocation.
+ */
 void
-write_set_read(int64 n)
+write_set_read(void)
 {
 	int64		i;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < My.nunread; i++)
 	{
 		LocalEntry *e = &My.entries[i];
 
@@ -326,7 +331,7 @@ write_set_read(int64 n)
 		e->durable = durable_entry(i);
 		(void) tcb_valid_entry(e->durable, My.generation, &e->entry);
 	}
-	My.nentries = n;
+	My.nunread = 0;
 }
 
 /* Entry n of a chain of chunks, which is made longer if need be. */

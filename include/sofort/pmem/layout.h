@@ -396,7 +396,8 @@ typedef struct KeptRecord
 	uint8		token_hash[32]; /* SHA-256 */
 	KeptBoundary boundary[2];
 	PMPtr		locks;			/* TcbChunks: row locks that others gave to it */
-	uint64		pad[7];
+	uint64		first_xid;		/* before any crash; 0 in older pools: unknown */
+	uint64		pad[6];
 	char		label[NAMEDATALEN];
 } KeptRecord;
 
