@@ -305,12 +305,12 @@ experiment_fig8()
 	local sync area
 	placed fig8 "a: 0 % synchronous" 0 synchronous || return 0
 	sync=$RESULT
-	placed fig8 "b: 0 % instant" 0 instant &&
+	placed fig8 "b: 0 % $mode" 0 "$mode" &&
 		say "  area against synchronous: $(ratio "$(field area "$RESULT")" "$(field area "$sync")")"
-	if placed fig8 "c: 40 % instant" 40 instant; then
+	if placed fig8 "c: 40 % $mode" 40 "$mode"; then
 		verdict "recovery area, 40 % $persistent / synchronous" "$(ratio "$(field area "$RESULT")" "$(field area "$sync")")" "<=" 0.18
 	fi
-	if placed fig8 "d: 100 %" 100 instant; then
+	if placed fig8 "d: 100 %" 100 "$mode"; then
 		area=$(ratio "$(field area "$RESULT")" "$(field area "$sync")")
 		verdict "recovery area, all $persistent / synchronous" "$area" "<=" 0.05
 		verdict "first second (clients connected), all $persistent / before" "$(field ready_second "$RESULT")" ">=" 0.9
@@ -371,7 +371,7 @@ experiment_fig9()
 	touch "$OUT/fig9-done"
 	echo "percent,transactions_per_s,area,response_us,peak_us,longest_us,delta" >"$OUT/fig9.csv"
 	for p in 0 20 40 60 80 100; do
-		placed fig10 "$p %" $p instant || continue
+		placed fig10 "$p %" $p "$mode" || continue
 		echo "$p,$(field before "$RESULT"),$(field area "$RESULT"),$(field response_us "$RESULT"),$(field peak_us "$RESULT"),$(field longest_us "$RESULT"),$(field delta "$RESULT")" >>"$OUT/fig9.csv"
 	done
 	rm -f "$OUT/fig9-done"
