@@ -21,6 +21,7 @@
 #define PRUNE_MIN		5		/* unlink no fewer: each time costs a line */
 #define PRUNE_SEARCH	8		/* versions looked at for a dead one */
 #define PRUNE_MAX		1024	/* unlinked under one hold of the chain lock */
+#define JUMP_AFTER		64		/* versions, then to a milestone */
 #define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
 
 static inline bool
@@ -136,13 +137,19 @@ chain_contains(const StoreHeader *header, const RowRef *root, uint64 row)
 
 /* ---- fetching ---- */
 
-static bool
-visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
+/* NOT_YET for whatever is not visible, if the snapshot is of another kind. */
+static inline TxnSight
+sight(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
 {
-	bool		result = txn_version_visible(store->id, ref->row, ref->words, snapshot);
+	TxnSight	result;
 
+	if (likely(snapshot->snapshot_type == SNAPSHOT_MVCC))
+		result = txn_version_sight(ref->words, snapshot);
+	else
+		result = txn_version_visible(store->id, ref->row, ref->words, snapshot) ?
+			TXN_VISIBLE : TXN_NOT_YET;
 	if (unlikely(IsolationIsSerializable()) && rel != NULL)
-		txn_serializable_conflict_out(rel, ref->words, result, snapshot);
+		txn_serializable_conflict_out(rel, ref->words, result == TXN_VISIBLE, snapshot);
 	return result;
 }
 
@@ -184,27 +191,40 @@ remember_root(StoreDesc *store, const RowRef *found, uint64 root)
 	store->local->fetched_root = root;
 }
 
-/* One pass from the root's newest version down; *first: the link it began with. */
+/*
+ * One pass from the root's newest version down; *first: the link it began with.
+ * Behind a version that has ended for an MVCC snapshot all have.
+ */
 static bool
 walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot, RowRef *found,
 		   uint64 *first)
 {
 	uint64		link = link_read(root->block, root->index);
+	int			steps = 0;
 	RowRef		at;
+	RowRef		landing;
 
 	*first = link;
 	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 		   store_locate(store, LINK_ROW(link), &at))
 	{
 		pm_read_miss(HOP_MISSES);
-		if (visible(rel, store, &at, snapshot))
+		switch (sight(rel, store, &at, snapshot))
 		{
-			miss_minipages(store, &at);
-			*found = at;
-			if (IsMVCCSnapshot(snapshot))
-				remember_root(store, &at, root->row);
-			return true;
+			case TXN_VISIBLE:
+				miss_minipages(store, &at);
+				*found = at;
+				if (IsMVCCSnapshot(snapshot))
+					remember_root(store, &at, root->row);
+				return true;
+			case TXN_ENDED:
+				return false;
+			case TXN_NOT_YET:
+				break;
 		}
+		if (++steps == JUMP_AFTER && snapshot->snapshot_type == SNAPSHOT_MVCC &&
+			milestone_find(store, root->row, snapshot, &landing))
+			at = landing;
 		link = link_read(at.block, at.index);
 	}
 	return false;
@@ -221,6 +241,8 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 				  bool *all_dead)
 {
 	RowRef		top;
+	bool		mvcc = snapshot->snapshot_type == SNAPSHOT_MVCC;
+	TxnSight	seen;
 	uint64		first;
 
 	if (all_dead != NULL)
@@ -230,17 +252,22 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	pm_read_miss(1);
 	if (is_heap_only(top.words))
 		return false;
-	if (visible(rel, store, &top, snapshot))
+	seen = sight(rel, store, &top, snapshot);
+	if (seen == TXN_VISIBLE)
 	{
 		miss_minipages(store, &top);
 		*found = top;
 		return true;
 	}
-	do
+	/* a snapshot from before the row sees nothing of it */
+	if (!mvcc || seen == TXN_ENDED)
 	{
-		if (walk_chain(rel, store, &top, snapshot, found, &first))
-			return true;
-	} while (!IsMVCCSnapshot(snapshot) && link_read(top.block, top.index) != first);
+		do
+		{
+			if (walk_chain(rel, store, &top, snapshot, found, &first))
+				return true;
+		} while (!mvcc && link_read(top.block, top.index) != first);
+	}
 	if (all_dead != NULL)
 		*all_dead = chain_all_dead(store, &top);
 	return false;

@@ -261,6 +261,7 @@ store_vacuum_end(StoreDesc *store)
 	StoreShared *shared = store->shared;
 	DictIndex  *index;
 
+	milestone_sweep(store);
 	for (index = shared->dictionaries; index != NULL; index = index->next)
 	{
 		if (index->step == DICT_COUNTING)

@@ -130,11 +130,11 @@ keep(StoreShared *shared)
 }
 
 /*
- * This transaction has replaced a heap-only version of the chain of this root.
- * True if it is time to collect.
+ * This transaction has replaced a heap-only version of the chain of this root by
+ * that one.  True if it is time to collect.
  */
 bool
-garbage_note(StoreDesc *store, uint64 root)
+garbage_note(StoreDesc *store, uint64 root, const RowRef *version)
 {
 	StoreShared *shared = store->shared;
 	GarbageRing *ring = &shared->old_versions;
@@ -142,6 +142,7 @@ garbage_note(StoreDesc *store, uint64 root)
 
 	LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
 	ring_add(shared, ring, Min(OLD_RING_MAX, 4 * keep(shared)), root);
+	milestone_note(store, root, version);
 	due = ring_used(ring) >= keep(shared) + COLLECT_CHAINS || ring_used(ring) == ring->size;
 	LWLockRelease(space_lock(store->id));
 	return due;

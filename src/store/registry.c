@@ -481,6 +481,7 @@ registry_free_shared_data(StoreShared *shared)
 	pg_atomic_write_u32(&shared->nmarking, 0);
 	space_free_all(shared);
 	garbage_free_all(shared);
+	milestone_free_all(shared);
 	if (shared->collected != NULL)
 		arena_free(shared->collected);
 	shared->collected = NULL;

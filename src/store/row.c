@@ -19,6 +19,7 @@
 #define FITS			(-1)
 #define MAX_MISFITS		8
 #define PRUNE_ONE_IN	4
+#define MEASURE_ONE_IN	256
 
 /* ---- preparing a row id ---- */
 
@@ -509,6 +510,7 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 	RowRef		root;
 	uint64	   *own;
 	uint64	   *top;
+	uint32		lot = hash_bytes_uint32((uint32) (begin ^ (begin >> 32)));
 
 	if (!store_locate(store, store_chain_root(store, old), &root))
 		elog(ERROR, "sofort store " UINT64_FORMAT ": row " UINT64_FORMAT " has no root",
@@ -525,11 +527,13 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 	pm_flush(top, sizeof(uint64));	/* needed with the commit, which drains it */
 	SOFORT_STOP("store-link-published");
 	/* looking at older versions costs cache misses; by a hash, so no row is left out */
-	if (hash_bytes_uint32((uint32) (begin ^ (begin >> 32))) % PRUNE_ONE_IN == 0)
+	if (lot % PRUNE_ONE_IN == 0)
 		chain_prune_inline(store, &root, old);
 	LWLockRelease(chain_lock(store->id, root.row));
-	if (old->row != root.row && garbage_note(store, root.row))
+	if (old->row != root.row && garbage_note(store, root.row, ref))
 		garbage_collect(store);
+	if (lot / PRUNE_ONE_IN % MEASURE_ONE_IN == 0)
+		milestone_consider(store, root.row, ref);
 }
 
 void

@@ -350,14 +350,21 @@ maybe_needed(const RowWords *words, Snapshot snapshot)
 										 FullTransactionIdFromU64(WORD_XID(end)));
 }
 
+TxnSight
+txn_version_sight(const RowWords *words, Snapshot snapshot)
+{
+	if (!word_happened(&words->begin, snapshot))
+		return TXN_NOT_YET;
+	return word_happened(&words->end, snapshot) ? TXN_ENDED : TXN_VISIBLE;
+}
+
 bool
 txn_version_visible(StoreId store, uint64 row, const RowWords *words, Snapshot snapshot)
 {
 	switch (snapshot->snapshot_type)
 	{
 		case SNAPSHOT_MVCC:
-			return word_happened(&words->begin, snapshot) &&
-				!word_happened(&words->end, snapshot);
+			return txn_version_sight(words, snapshot) == TXN_VISIBLE;
 		case SNAPSHOT_SELF:
 			return visible_self(words);
 		case SNAPSHOT_DIRTY:
@@ -497,6 +504,19 @@ txn_word_xid(uint64 word)
 			break;
 	}
 	return InvalidTransactionId;
+}
+
+uint64
+txn_word_fxid(uint64 word)
+{
+	uint64		fxid;
+
+	if (WORD_TAG(word) == WORD_TAG_STAMP)
+		return WORD_XID(word);
+	if (WORD_TAG(word) == WORD_TAG_PROGRESS &&
+		slot_transaction(WORD_SLOT(word), WORD_GENERATION(word), &fxid))
+		return fxid;
+	return 0;
 }
 
 bool

@@ -174,6 +174,15 @@ typedef struct GarbageRing
 	uint32		tail;			/* oldest */
 } GarbageRing;
 
+/* Chains with milestones: open addressing (milestone.c) */
+typedef struct LongChain LongChain;
+typedef struct LongChains
+{
+	LongChain  *slot;
+	uint32		size;			/* a power of two, or 0 */
+	uint32		n;
+} LongChains;
+
 struct StoreShared
 {
 	StoreId		id;
@@ -206,6 +215,7 @@ struct StoreShared
 	uint32		nspare;
 	GarbageRing old_versions;	/* chains with some to be freed */
 	GarbageRing ended_chains;	/* deleted rows, or there is a new root */
+	LongChains	long_chains;
 
 	pg_atomic_uint64 live;
 	pg_atomic_uint64 dead;
@@ -646,9 +656,16 @@ extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizo
 							  int max);
 
 /* ---- garbage.c ---- */
-extern bool garbage_note(StoreDesc *store, uint64 root);
+extern bool garbage_note(StoreDesc *store, uint64 root, const RowRef *version);
 extern void garbage_collect(StoreDesc *store);
 extern void garbage_free_all(StoreShared *shared);
+
+/* ---- milestone.c ---- */
+extern void milestone_note(StoreDesc *store, uint64 root, const RowRef *version);
+extern void milestone_consider(StoreDesc *store, uint64 root, const RowRef *version);
+extern bool milestone_find(StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found);
+extern void milestone_sweep(StoreDesc *store);
+extern void milestone_free_all(StoreShared *shared);
 
 /* ---- vacuum.c ---- */
 extern bool chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon);

@@ -180,6 +180,21 @@ extern void txn_flush_all_wal(void);
 extern bool txn_version_visible(StoreId store, uint64 row, const RowWords *words,
 								Snapshot snapshot);
 
+/*
+ * The same for SNAPSHOT_MVCC, in more detail.  Along a row's versions, from old to
+ * new, the answers are ENDED ..., VISIBLE (or none), NOT_YET ...: who replaces a
+ * version waits until its creator has ended, so whatever snapshot counts the one
+ * counts the other.  (Versions of aborted transactions, and freed ones, are NOT_YET.)
+ */
+typedef enum TxnSight
+{
+	TXN_NOT_YET,				/* its creation has not happened for the snapshot */
+	TXN_VISIBLE,
+	TXN_ENDED
+} TxnSight;
+
+extern TxnSight txn_version_sight(const RowWords *words, Snapshot snapshot);
+
 /* What SSI wants to know of a version that was looked at. */
 extern void txn_serializable_conflict_out(Relation rel, const RowWords *words, bool visible,
 										  Snapshot snapshot);
@@ -234,6 +249,7 @@ extern uint64 txn_widen(TransactionId xid);
  * them.  Stamps beyond the 32-bit horizon show FrozenTransactionId.
  */
 extern TransactionId txn_word_xid(uint64 word);
+extern uint64 txn_word_fxid(uint64 word);	/* STAMP and PROGRESS, else 0; in 64 bits */
 extern CommandId txn_word_command(uint64 word); /* 0 if not our own */
 extern bool txn_word_is_mine(uint64 word);
 
