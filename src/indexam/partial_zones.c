@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 
 #include "partial_read.h"
@@ -226,7 +227,11 @@ segment_zones(Collector *c, uint32 number)
 	zones = arena_alloc(sizeof(ZoneSegment), ARENA_NO_OOM | ARENA_ZERO);
 	if (zones == NULL)
 		return NULL;
+	if (indexam_pause_search != NULL)
+		indexam_pause_search(true);
 	make_segment_zones(c, number, zones);
+	if (indexam_pause_search != NULL)
+		indexam_pause_search(false);
 	if (__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
 									__ATOMIC_ACQUIRE))
 	{

@@ -53,6 +53,7 @@ assign_recovery_mode(int value, void *extra)
 		recovery_choose_default;
 	indexam_before_search = value == RECOVERY_ADAPTIVE ? recovery_before_search : NULL;
 	indexam_after_search = value == RECOVERY_ADAPTIVE ? recovery_after_search : NULL;
+	indexam_pause_search = value == RECOVERY_ADAPTIVE ? recovery_pause_search : NULL;
 }
 
 void

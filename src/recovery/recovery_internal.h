@@ -98,6 +98,9 @@ extern void recovery_set_search_share(double benefit_left);
 extern void recovery_before_search(bool (*complete) (void *arg), void *arg);
 extern void recovery_after_search(void);
 
+/* What is done in between does not count as part of the search. */
+extern void recovery_pause_search(bool pause);
+
 /* ---- gate.c ---- */
 
 /* At the start of the server: closed, for processes that are forked from now on. */

@@ -86,8 +86,9 @@ search_share(uint64 now)
 	return share;
 }
 
-/* Used by this process until the search began */
+/* Used by this process until the search began, without what did not count since; until the pause */
 static double search_began;
+static double pause_began;
 
 static double
 processor_seconds(void)
@@ -125,6 +126,19 @@ recovery_before_search(bool (*complete) (void *arg), void *arg)
 {
 	wait_for_share(complete, arg);
 	search_began = processor_seconds();
+}
+
+/*
+ * Finding out what the blocks of a table hold makes all later searches cheap.  Whoever
+ * does it first would pay for everybody, and hold up everybody with what he owes.
+ */
+void
+recovery_pause_search(bool pause)
+{
+	if (pause)
+		pause_began = processor_seconds();
+	else
+		search_began += processor_seconds() - pause_began;
 }
 
 /*

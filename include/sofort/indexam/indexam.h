@@ -64,6 +64,9 @@ extern void (*indexam_before_use) (void);
 extern void (*indexam_before_search) (bool (*complete) (void *arg), void *arg);
 extern void (*indexam_after_search) (void);
 
+/* Called, if set, before and after what is done once for all searches that follow */
+extern void (*indexam_pause_search) (bool pause);
+
 /* Blocks of a table that are one step of a rebuild (256; tests need less) */
 extern int	indexam_segment_blocks;
 
