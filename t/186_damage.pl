@@ -25,6 +25,7 @@ note("SOFORT_SEED=$seed");
 my @tables = map { "t$_" } 1 .. 8;
 my $node = SofortNode->new('main');
 $node->init(conf => [ 'autovacuum = off' ]);
+$node->expect_damage;
 $node->start;
 foreach my $t (@tables, 'sound')
 {

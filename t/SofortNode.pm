@@ -160,8 +160,25 @@ sub stop
 		usleep(5_000);
 	}
 	$node->{_pid} = undef;
+	_look_at_log($node);
 	return 1;
 }
+
+# A reference to what is not the store's is a fault, wherever it comes from; the
+# server goes on with a warning. Not where a test damages the pool itself.
+sub _look_at_log
+{
+	my ($node) = @_;
+	return if $node->{_damages} || !-e $node->logfile;
+	my ($warning) = slurp_file($node->logfile) =~ /^(.*points to no allocation of store.*)$/m;
+	return if !defined $warning || ($node->{_warned} // '') eq $warning;
+	$node->{_warned} = $warning;
+	fail($node->name . ": $warning");
+	return;
+}
+
+# What the server warns of from now on is this test's doing.
+sub expect_damage { $_[0]->{_damages} = 1; return; }
 
 sub restart
 {
@@ -226,6 +243,7 @@ sub kill9
 	kill('KILL', @all);
 	waitpid($pid, 0);
 	$node->{_pid} = undef;
+	_look_at_log($node);
 	foreach my $p (@all[ 1 .. $#all ])
 	{
 		usleep(2_000) while (process_state($p) || 'X') !~ /[ZX]/;

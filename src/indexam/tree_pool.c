@@ -149,7 +149,7 @@ add_chunk(TreeSpace *space, int class, uint32 nslots)
 		return NULL;
 	link = pm_vector_get(chunks, pm_vector_count(chunks));
 	if (*link != PM_NULL)
-		pm_free(link, 1);
+		pm_free(store_id_of(space->store), link, 1);
 	full_size = CHUNK_HEADER + (Size) nslots * slot_size;
 	full_result = pm_try_reserve(&r, store_id_of(space->store), full_size, link, 1,
 								 full_size <= PM_SLAB_MAX ? PM_RESERVE_SHARED_SLAB : 0);

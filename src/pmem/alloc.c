@@ -272,33 +272,39 @@ pm_publish_many(PmReservation *r, const PMPtr *values)
 
 /* ---- freeing ---- */
 
-/* Start and size of the allocation that an address lies in. */
+/* Start, size and owner of the allocation that an address lies in; owner 0: free */
 static bool
-allocation_of(PMPtr p, PMPtr *target, uint64 *size, uint64 *word)
+allocation_of(PMPtr p, PMPtr *target, uint64 *size, StoreId *owner)
 {
 	uint64		offset = p & PM_OFFSET_MASK;
+	uint64		word;
+	uint32		slot;
 	int			e;
 	uint32		g;
 
 	if (!pm_ref_is_valid(p))
 		return false;
-	*word = segment_covering(offset, &e, &g);
-	if (SEGWORD_STATE(*word) == SEGWORD_SEGMENT)
+	word = segment_covering(offset, &e, &g);
+	if (SEGWORD_STATE(word) == SEGWORD_SEGMENT)
 	{
 		*target = PM_REF(granule_offset(e, g));
-		*size = (uint64) SEGWORD_COUNT(*word) * PM_GRANULE;
+		*size = (uint64) SEGWORD_COUNT(word) * PM_GRANULE;
+		*owner = SEGWORD_OWNER(word);
 		return true;
 	}
-	if (SEGWORD_STATE(*word) == SEGWORD_SLAB && SEGWORD_COUNT(*word) < (uint32) slab_nclasses())
+	if (SEGWORD_STATE(word) == SEGWORD_SLAB && SEGWORD_COUNT(word) < (uint32) slab_nclasses())
 	{
-		int			class = (int) SEGWORD_COUNT(*word);
+		int			class = (int) SEGWORD_COUNT(word);
 		uint64		first = granule_offset(e, g) + slab_class_offset(class);
 
 		if (offset < first)
 			return false;
 		offset = first + (offset - first) / slab_class_size(class) * slab_class_size(class);
+		if (!slab_slot_of(e, g, offset, &slot))
+			return false;
 		*target = PM_REF(offset);
 		*size = slab_class_size(class);
+		*owner = slab_slot_owner(e, g, slot);
 		return true;
 	}
 	return false;
@@ -340,24 +346,27 @@ clear_other_links(PMPtr *links, uint64 n, PMPtr target, uint64 size)
 	}
 }
 
-void
-pm_free(PMPtr *link, uint64 nlinks)
+bool
+pm_free(StoreId owner, PMPtr *link, uint64 nlinks)
 {
 	AllocIntent *intent;
 	PMPtr		p = load_link(link);
 	PMPtr		target;
 	uint64		size;
-	uint64		word;
+	StoreId		found = 0;
 
 	if (p == PM_NULL)
-		return;
-	if (!allocation_of(p, &target, &size, &word))
+		return true;
+	if (!allocation_of(p, &target, &size, &found) || found != owner)
 	{
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("sofort pool: reference " UINT64_FORMAT " points to no allocation", p),
-				 errhint("Run sofort.verify_pool().")));
-		return;
+				 errmsg("sofort pool: reference " UINT64_FORMAT " points to no allocation of store " UINT64_FORMAT,
+						p, owner),
+				 errdetail("Nothing is freed. What it points to belongs to store " UINT64_FORMAT " (0: to nobody).",
+						   found),
+				 errhint("Run sofort.verify() for all tables, and sofort.verify_pool().")));
+		return false;
 	}
 
 	HOLD_INTERRUPTS();
@@ -374,6 +383,7 @@ pm_free(PMPtr *link, uint64 nlinks)
 	free_target(intent);
 	SOFORT_STOP("pmem-freed");
 	RESUME_INTERRUPTS();
+	return true;
 }
 
 void
@@ -480,15 +490,18 @@ recover_target(AllocIntent *intent)
 
 /*
  * One intent of an earlier life.  What a killed process stored last may be visible
- * and not on the medium: here the links, before which all else was drained.
+ * and not on the medium: here the links, before which all else was drained.  That
+ * goes for a link that pm_free() has zeroed, too: it must not come back when its
+ * target is free.
  */
 static void
 recover_intent(AllocIntent *intent)
 {
-	if (link_holds_target(intent))
+	if (link_is_readable(intent))
 		pm_flush(pm_deref(intent->link), intent->nlinks * sizeof(PMPtr));
-	else
+	if (!link_holds_target(intent))
 	{
+		pm_drain();
 		if (intent->nlinks > 1 && link_is_readable(intent))
 			clear_other_links(pm_deref(intent->link), intent->nlinks,
 							  intent->target, intent->size);
@@ -563,9 +576,9 @@ pm_allocated_size(PMPtr target)
 {
 	PMPtr		start;
 	uint64		size;
-	uint64		word;
+	StoreId		owner;
 
-	return allocation_of(target, &start, &size, &word) ? (Size) size : 0;
+	return allocation_of(target, &start, &size, &owner) ? (Size) size : 0;
 }
 
 PMPtr
@@ -573,9 +586,9 @@ pm_allocation_start(PMPtr p)
 {
 	PMPtr		start;
 	uint64		size;
-	uint64		word;
+	StoreId		owner;
 
-	return allocation_of(p, &start, &size, &word) ? start : PM_NULL;
+	return allocation_of(p, &start, &size, &owner) ? start : PM_NULL;
 }
 
 typedef struct FreeBatch

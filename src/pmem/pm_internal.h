@@ -290,6 +290,7 @@ extern int	slab_copy_slots(int extent, uint32 granule, uint64 word, StoreId owne
 							uint16 *slots, StoreId *owners);
 extern const char *slab_problem(int extent, uint32 granule, uint64 word);
 extern bool slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot);
+extern StoreId slab_slot_owner(int extent, uint32 granule, uint32 slot);
 
 /* alloc.c, vector.c */
 extern void alloc_startup(void);

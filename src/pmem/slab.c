@@ -344,6 +344,13 @@ slab_slot_of(int extent, uint32 granule, uint64 offset, uint32 *slot)
 	return *slot < (uint32) slab_class_slots(class);
 }
 
+/* 0: it is free */
+StoreId
+slab_slot_owner(int extent, uint32 granule, uint32 slot)
+{
+	return PM_UNSEAL_ID(*(volatile uint64 *) &slab_header(extent, granule)->owner[slot]);
+}
+
 /* n slots became free.  An empty slab goes back. */
 static void
 slots_freed(SlabSet *set, int extent, uint32 granule, uint32 n)

@@ -127,7 +127,6 @@ uint32
 block_run_length(const StoreHeader *header, uint64 block)
 {
 	BlockHeader *b = block_get(header, block);
-
 	const RunHeader *run;
 
 	if (b == NULL || block < STORE_SINGLE_BLOCKS)

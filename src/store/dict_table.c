@@ -91,7 +91,7 @@ raise_out_of_memory(void)
 
 /* What hangs on the link, the oldest first: nothing is lost if that is cut short. */
 static void
-free_chain(PMPtr *link)
+free_chain(StoreId owner, PMPtr *link)
 {
 	while (*link != PM_NULL)
 	{
@@ -99,7 +99,8 @@ free_chain(PMPtr *link)
 
 		while (((DictMedia *) pm_deref(*last))->older != PM_NULL)
 			last = &((DictMedia *) pm_deref(*last))->older;
-		pm_free(last, 1);
+		if (!pm_free(owner, last, 1))
+			break;
 	}
 }
 
@@ -111,7 +112,7 @@ free_in_pool(DictionaryHeader *d, const DictMedia *media)
 
 	while (*link != PM_NULL && pm_deref(*link) != media)
 		link = &((DictMedia *) pm_deref(*link))->older;
-	free_chain(link);
+	free_chain(d->store, link);
 }
 
 void
@@ -270,7 +271,7 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 	if (dictionary_placement_of(d) == DICT_DRAM)
 	{
 		/* a change of the placement was not finished */
-		free_chain(&d->index);
+		free_chain(d->store, &d->index);
 		return false;
 	}
 	media = pm_deref(d->index);
@@ -279,7 +280,7 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("index of a dictionary is damaged in the sofort pool"),
 				 errhint("Run sofort.verify() for the table.")));
-	free_chain(&media->older);
+	free_chain(d->store, &media->older);
 	t = arena_alloc(sizeof(DictTable), ARENA_ZERO);
 	t->media = media;
 	t->mask = media->mask;

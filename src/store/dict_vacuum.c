@@ -194,7 +194,7 @@ free_unlinked(StoreShared *shared, DictIndex *index)
 		index->unlinked[i] = index->unlinked[n];
 		index->unlinked[n++] = code;
 		if (index->dictionary->attlen < 0)
-			pm_free(dictionary_element(index->dictionary, code), 1);
+			pm_free(shared->id, dictionary_element(index->dictionary, code), 1);
 		SOFORT_STOP("dictionary-value-freed");
 	}
 	dictionary_give_codes(shared, index, n);

@@ -422,7 +422,7 @@ store_element(DictionaryHeader *d, uint64 code, const void *bytes, Size len)
 	}
 	/* left over from a crash between publishing and counting */
 	if (*slot != PM_NULL)
-		pm_free(slot, 1);
+		pm_free(d->store, slot, 1);
 	pm_reserve(&r, d->store, len + VARHDRSZ + STORE_VALUE_CRC, slot, 1, 0);
 	if (d->attlen == -2)
 	{

@@ -143,7 +143,7 @@ finish_drop(StoreHeader *header, PMPtr *slot)
 {
 	pm_free_owner(store_id_of(header));
 	SOFORT_STOP("store-drop-freed");
-	pm_free(slot, 1);
+	pm_free(PM_OWNER_POOL, slot, 1);
 }
 
 static void
@@ -155,11 +155,11 @@ init_vectors(StoreHeader *header, uint32 ncolumns)
 }
 
 /*
- * Flushed, in any order: what a crash leaves of it is dropped as a whole, or
- * emptied again.
+ * At a start.  Flushed, in any order: what a crash leaves of it is emptied again,
+ * before anybody looks at it.
  */
 static void
-empty_store(StoreHeader *header)
+reset_store(StoreHeader *header)
 {
 	const PmVector *columns = &header->columns;
 	bool		good = columns->check == PM_VECTOR_CHECK(columns->elem_size, columns->first_shift);
@@ -208,7 +208,7 @@ reset_unlogged(StoreHeader *header)
 	if (!is_empty_store(header))
 	{
 		SOFORT_STOP("store-reset-begun");
-		empty_store(header);
+		reset_store(header);
 	}
 	return true;
 }
@@ -538,11 +538,37 @@ registry_drop(StoreId id)
 	arena_free(node);
 }
 
+static void
+forget_chunks(PmVector *v)
+{
+	for (int i = 0; i < PM_VECTOR_CHUNKS; i++)
+		v->chunks[i] = PM_NULL;
+	pm_flush(v, sizeof(PmVector));
+}
+
+/*
+ * Counts, lengths, references: whatever a crash leaves of it is a header without
+ * damage (store_header_problem()), of a store that will be dropped.
+ */
+void
+registry_empty(StoreHeader *header)
+{
+	pm_store8_persist(&header->nblocks, PM_SEAL(0));
+	pm_store8(&header->blocks.length, PM_SEAL(0));
+	pm_store8(&header->columns.length, PM_SEAL(0));
+	pm_store8(&header->shapes.length, PM_SEAL(0));
+	pm_drain();
+	forget_chunks(&header->blocks);
+	forget_chunks(&header->columns);
+	forget_chunks(&header->shapes);
+	pm_drain();
+	pm_free_owner(store_id_of(header));
+}
+
 /*
  * Truncation in place: of a store that this (sub)transaction has made, so that a
- * crash drops it, or that is durable with the commit.
+ * crash drops it.
  */
-
 void
 store_truncate_now(Relation rel)
 {
@@ -555,7 +581,7 @@ store_truncate_now(Relation rel)
 	txn_forget_locks(store->id);
 	space_forget(store->local);
 	registry_free_shared_data(store->shared);
-	empty_store(header);
+	registry_empty(header);
 	desc_mark_stale(store->id);
 }
 

@@ -28,7 +28,7 @@
  * where a crash or an ERROR left a half-filled one.
  */
 void
-row_free_references(const ShapePlan *plan, const RowRef *ref)
+row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref)
 {
 	int			i;
 
@@ -38,7 +38,7 @@ row_free_references(const ShapePlan *plan, const RowRef *ref)
 									   (Size) ref->index * plan->ref_stride[i]);
 
 		if (*field != PM_NULL)
-			pm_free(field, 1);
+			pm_free(owner, field, 1);
 	}
 }
 
@@ -67,7 +67,7 @@ prepare_row(const ShapePlan *plan, const RowRef *ref)
 			pm_line_order(&ref->words->begin);
 		__atomic_store_n(&ref->words->end, WORD_EMPTY, __ATOMIC_RELEASE);
 	}
-	row_free_references(plan, ref);
+	row_free_references(ref->block->store, plan, ref);
 	clear_word(link_slot(ref->block, ref->index));
 	clear_word(successor_slot(ref->block, ref->index));
 }

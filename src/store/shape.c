@@ -228,7 +228,7 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 	pm_vector_reserve(&header->shapes, id, store->id, STORE_METADATA);
 	/* left over from a crash between publishing and counting */
 	if (*(PMPtr *) pm_vector_get(&header->shapes, id) != PM_NULL)
-		pm_free(pm_vector_get(&header->shapes, id), 1);
+		pm_free(store->id, pm_vector_get(&header->shapes, id), 1);
 	pm_reserve(&r, store->id, size, pm_vector_get(&header->shapes, id), 1, flags);
 	s = r.addr;
 	s->id = (uint32) id;

@@ -365,7 +365,7 @@ space_drain(StoreDesc *store)
 				RowRef		ref;
 
 				if (store_locate(store, row, &ref))
-					row_free_references(plan_get(store, ref.block->shape), &ref);
+					row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
 			}
 			space_give(shared, first, n);
 			pg_atomic_fetch_sub_u32(&shared->nfree, 1);

@@ -209,7 +209,7 @@ free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
 	if (begin != WORD_EMPTY)
 		__atomic_store_n(&ref.words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
 	if (dead)
-		row_free_references(plan_get(store, ref.block->shape), &ref);
+		row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
 	space_quarantine(store->shared, row);
 	SOFORT_STOP("store-row-freed");
 }
@@ -356,14 +356,14 @@ release_run(StoreDesc *store, uint64 first, uint32 n)
 			RowRef		ref;
 
 			if (store_locate(store, b * SOFORT_BLOCK_ROWS + i, &ref))
-				row_free_references(plan, &ref);
+				row_free_references(store->id, plan, &ref);
 		}
-		pm_free(&block->links, 1);
-		pm_free(&block->successors, 1);
+		pm_free(store->id, &block->links, 1);
+		pm_free(store->id, &block->successors, 1);
 		if (b * SOFORT_BLOCK_ROWS < shared->first_row)
 			shared->collected[b / 8] |= 1 << (b % 8);
 	}
-	pm_free(block_entry(store->header, first), n);
+	pm_free(store->id, block_entry(store->header, first), n);
 	SOFORT_STOP("store-run-released");
 	shared->holes = true;
 	shared->hole_from = Min(shared->hole_from, first);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * verify_space.c
- *	  Is everything that a store has allocated referred to, and once?
+ *	  Is everything that a store has allocated referred to, once, and is what it
+ *	  refers to allocated?
  *
  * Writers are held off meanwhile (ShareLock on the table), so nothing is on its
  * way between allocation and reference.
@@ -19,7 +20,8 @@ typedef struct Space
 	void	   *arg;
 	PMPtr	   *start;			/* of allocations, one for each reference */
 	Size		n;
-	Size		allocated;
+	Size		size;			/* of the array */
+	bool	   *owned;			/* by the store: found among its allocations */
 } Space;
 
 /* Note a reference.  What leads nowhere is for others to tell. */
@@ -30,10 +32,10 @@ refer(Space *s, PMPtr p)
 
 	if (start == PM_NULL)
 		return;
-	if (s->n == s->allocated)
+	if (s->n == s->size)
 	{
-		s->allocated *= 2;
-		s->start = repalloc_huge(s->start, s->allocated * sizeof(PMPtr));
+		s->size *= 2;
+		s->start = repalloc_huge(s->start, s->size * sizeof(PMPtr));
 	}
 	s->start[s->n++] = start;
 }
@@ -180,27 +182,53 @@ static void
 look_up(void *arg, PMPtr target, Size size, StoreId owner)
 {
 	const Space *s = arg;
+	const PMPtr *found = bsearch(&target, s->start, s->n, sizeof(PMPtr), compare_starts);
 
-	if (bsearch(&target, s->start, s->n, sizeof(PMPtr), compare_starts) == NULL)
+	if (found == NULL)
 		tell(s, target, size, "is allocated, and nothing refers to it");
+	else
+		s->owned[found - s->start] = true;
+}
+
+/* Tell of references to the same allocation; one of each is kept. */
+static void
+tell_twice(Space *s)
+{
+	Size		n = 0;
+	Size		i;
+
+	for (i = 0; i < s->n; i++)
+	{
+		if (n > 0 && s->start[i] == s->start[n - 1])
+			tell(s, s->start[i], pm_allocated_size(s->start[i]), "is referred to twice");
+		else
+			s->start[n++] = s->start[i];
+	}
+	s->n = n;
 }
 
 void
 store_verify_space(const StoreHeader *header, StoreReport report, void *arg)
 {
-	Space		s = {.report = report,.arg = arg,.allocated = 1024};
+	Space		s = {.report = report,.arg = arg,.size = 1024};
 	Size		i;
 
-	s.start = palloc(s.allocated * sizeof(PMPtr));
+	s.start = palloc(s.size * sizeof(PMPtr));
 	refer_blocks(&s, header);
 	refer_columns(&s, header);
 	refer_elements(&s, &header->shapes);
 	qsort(s.start, s.n, sizeof(PMPtr), compare_starts);
-	for (i = 1; i < s.n; i++)
-	{
-		if (s.start[i] == s.start[i - 1])
-			tell(&s, s.start[i], pm_allocated_size(s.start[i]), "is referred to twice");
-	}
+	tell_twice(&s);
+
+	s.owned = MemoryContextAllocExtended(CurrentMemoryContext, Max(s.n, 1) * sizeof(bool),
+										 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	pm_visit_allocations(store_id_of(header), look_up, &s);
+	for (i = 0; i < s.n; i++)
+	{
+		if (!s.owned[i])
+			tell(&s, s.start[i], pm_allocated_size(s.start[i]),
+				 "is referred to, and belongs to somebody else or to nobody");
+	}
+	pfree(s.owned);
 	pfree(s.start);
 }

@@ -139,7 +139,8 @@ kept_free_locks(KeptRecord *r)
 
 		while (((TcbChunk *) pm_deref(*link))->next != PM_NULL)
 			link = &((TcbChunk *) pm_deref(*link))->next;
-		pm_free(link, 1);
+		if (!pm_free(PM_OWNER_TXN, link, 1))
+			break;
 	}
 }
 

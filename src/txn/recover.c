@@ -125,7 +125,7 @@ tcb_free_overflow(Tcb *tcb)
 	TcbChunk  **chunks = tcb_chunks(tcb, &n);
 
 	while (--n >= 0)
-		pm_free(n == 0 ? &tcb->overflow : &chunks[n - 1]->next, 1);
+		pm_free(PM_OWNER_TXN, n == 0 ? &tcb->overflow : &chunks[n - 1]->next, 1);
 	if (chunks)
 		pfree(chunks);
 }

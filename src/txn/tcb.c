@@ -632,7 +632,8 @@ txn_release_slot(bool now)
 		txn_set_state(TCB_FREE);
 		txn_drain();
 		while (--My.nchunks >= 0)
-			pm_free(My.nchunks == 0 ? &My.tcb->overflow : &My.chunks[My.nchunks - 1]->next, 1);
+			pm_free(PM_OWNER_TXN, My.nchunks == 0 ? &My.tcb->overflow :
+					&My.chunks[My.nchunks - 1]->next, 1);
 		My.nchunks = 0;
 	}
 	slot_flushed[My.ring_place] = drains;

@@ -25,6 +25,7 @@ typedef struct Step
 	uint64_t	wal_flushed;
 	char	   *name;
 	char	   *contents;
+	char	   *other;			/* what may be found, too, while it is in flight; or NULL */
 } Step;
 
 static Step *step;				/* of each client in their order */
@@ -174,6 +175,13 @@ read_steps(void)
 		s->wal_flushed = wal;
 		s->name = line + at;
 		s->contents = bar + 1;
+		s->other = NULL;
+		bar = strchr(s->contents, '|');
+		if (bar != NULL)
+		{
+			*bar = '\0';
+			s->other = bar + 1;
+		}
 	}
 	if (nsteps == 0)
 		die("%s has no steps", steps_path);
@@ -338,6 +346,8 @@ check_client(const Cut *cut, int client, const char **state)
 		*state = last->contents;
 	else if (next != NULL && strcmp(found, next->contents) == 0)
 		*state = next->contents;
+	else if (next != NULL && next->other != NULL && strcmp(found, next->other) == 0)
+		*state = next->other;
 	else
 		complain_contents(last, next, found);
 	free(found);
@@ -490,6 +500,8 @@ check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 			(!deep || check_use(state));
 		if (!server_running())
 			ok = complain("the server died", server_log_tail());
+		else if (ok && server_log_has("damaged"))
+			ok = complain("the log tells of damage", server_log_tail());
 	}
 	server_kill();
 	free(state);
@@ -805,7 +817,9 @@ kills_main(int argc, char **argv)
 static bool
 use_recovered(const char **state)
 {
-	return ask("SELECT chk.write(8)", "") && vacuum_all() && contents_unchanged(state);
+	return ask("SELECT chk.write(8)", "") && ask("SELECT chk.problems()", "") && vacuum_all() &&
+		contents_unchanged(state) && ask("SELECT chk.problems()", "") &&
+		!server_log_has("points to no allocation");
 }
 
 static bool

@@ -77,6 +77,7 @@ extern bool server_running(void);
 extern char *server_query(const char *sql, char *error, size_t error_size);
 extern const char *server_conninfo(void);
 extern const char *server_log_tail(void);
+extern int	server_log_has(const char *words);
 
 /* record.c, clients.c, check.c */
 extern int	record_script(const char *server, const char *log, const char *path, FILE *out);

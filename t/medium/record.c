@@ -21,6 +21,11 @@
  * The last statement of the first stops at the named stop point, with what it has
  * stored and not drained, while other sessions go on; it ends in the second.
  *
+ *		-- step NAME @SESSION (may have committed)
+ *
+ * An ERROR takes a commit back that was durable already.  While the step is in
+ * flight, what its session saw before its last statement may be there, too.
+ *
  *		-- step NAME @SESSION (leaves)
  *
  * The session ends with the step: its process exits.
@@ -123,26 +128,34 @@ execute(PGconn *c, const char *sql, bool may_fail)
 }
 
 static char *
-observe(const char *sql)
+value_of(PGconn *c, const char *sql)
 {
-	PGresult   *res = PQexec(observer, sql);
+	PGresult   *res = PQexec(c, sql);
 	char	   *value;
 
 	if (PQresultStatus(res) != PGRES_TUPLES_OK)
-		die("%s: %s", sql, PQerrorMessage(observer));
+		die("%s: %s", sql, PQerrorMessage(c));
 	value = strdup(PQgetvalue(res, 0, 0));
 	PQclear(res);
 	return value;
 }
 
+static char *
+observe(const char *sql)
+{
+	return value_of(observer, sql);
+}
+
+/* other: contents that may be found while the step is in flight, or NULL */
 static void
-write_step(FILE *out, uint64_t sent, uint64_t acknowledged, const char *name)
+write_step(FILE *out, uint64_t sent, uint64_t acknowledged, const char *name, const char *other)
 {
 	char	   *contents = observe("SELECT chk.contents()");
 	char	   *flushed = observe("SELECT pg_current_wal_flush_lsn() - '0/0'");
 
-	fprintf(out, "0 %llu %llu %s %s|%s\n", (unsigned long long) sent,
-			(unsigned long long) acknowledged, flushed, name, contents);
+	fprintf(out, "0 %llu %llu %s %s|%s%s%s\n", (unsigned long long) sent,
+			(unsigned long long) acknowledged, flushed, name, contents,
+			other != NULL ? "|" : "", other != NULL ? other : "");
 	free(contents);
 	free(flushed);
 }
@@ -233,6 +246,7 @@ run_step(FILE *out, char *title)
 	bool		held = strstr(title, " (held at ") != NULL;
 	char	   *sql = strdup("");
 	bool		goes_on = strstr(title, " (goes on)") != NULL;
+	char	   *seen = NULL;
 	uint64_t	sent;
 	PGconn	   *c;
 
@@ -261,6 +275,8 @@ run_step(FILE *out, char *title)
 		sql = more;
 		if (!ends_statement(line))
 			continue;
+		if (!step_goes_on() && strstr(title, " (may have committed)") != NULL)
+			seen = value_of(c, "SELECT chk.contents()");
 		if (!goes_on)			/* what was held may have committed since */
 			sent = header->tail;
 		if (held && !step_goes_on())
@@ -273,7 +289,8 @@ run_step(FILE *out, char *title)
 	free(sql);
 	if (strstr(title, " (leaves)") != NULL)
 		leave(number);
-	write_step(out, sent, header->tail, title);
+	write_step(out, sent, header->tail, title, seen);
+	free(seen);
 }
 
 /* Run the steps of a script, and write what they leave.  Returns their number. */
@@ -286,7 +303,7 @@ record_script(const char *server, const char *log, const char *path, FILE *out)
 	header = log_open(log);
 	next_line = read_whole(path, NULL);
 	observer = connect_to_server();
-	write_step(out, header->tail, header->tail, "begin");
+	write_step(out, header->tail, header->tail, "begin", NULL);
 	while ((line = get_line()) != NULL)
 	{
 		if (strncmp(line, "-- step ", 8) == 0)

@@ -186,6 +186,18 @@ server_query(const char *sql, char *error, size_t error_size)
 	return result;
 }
 
+/* Does the log have this text? */
+int
+server_log_has(const char *words)
+{
+	size_t		size;
+	char	   *text = read_whole(log_file, &size);
+	int			found = memmem(text, size, words, strlen(words)) != NULL;
+
+	free(text);
+	return found;
+}
+
 const char *
 server_log_tail(void)
 {

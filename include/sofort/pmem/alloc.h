@@ -84,9 +84,11 @@ extern void pm_release_reservations(void);
 /*
  * Free what *link holds: durable intent, *link (and the other links) = 0,
  * space free, intent forgotten.  The caller knows that no process can still
- * read the target.  Never raises an error.
+ * read the target.  Never raises an error.  False, with a warning, if that is not
+ * the owner's: nothing has changed then; so a wrong reference costs space, not
+ * somebody else's data.
  */
-extern void pm_free(PMPtr *link, uint64 nlinks);
+extern bool pm_free(StoreId owner, PMPtr *link, uint64 nlinks);
 
 /* Bytes that a target really occupies; 0 if nothing is allocated there. */
 extern Size pm_allocated_size(PMPtr target);

@@ -357,6 +357,7 @@ extern StoreShared *registry_attach(StoreNode *node);
 extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flags,
 						 int natts);
 extern void registry_drop(StoreId id);
+extern void registry_empty(StoreHeader *header);
 typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
 extern uint64 store_cached_horizon(bool refresh);
@@ -642,7 +643,7 @@ extern void spread_forget_blocks(StoreShared *shared, uint64 block, uint32 n);
 extern void spread_forget_all(StoreShared *shared);
 
 /* ---- row.c ---- */
-extern void row_free_references(const ShapePlan *plan, const RowRef *ref);
+extern void row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref);
 
 /* ---- chain.c ---- */
 extern bool version_free(StoreDesc *store, const RowRef *ref);

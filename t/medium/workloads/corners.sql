@@ -110,7 +110,7 @@ UPDATE q SET v = v + 1 WHERE id = 201;
 BEGIN;
 INSERT INTO q VALUES (300, 1, 'taken back');
 SELECT sofort_test.arm('commit-durable', 'error');
--- step taken back, and the client has heard of it @9 (held at abort-before-undo) (may fail)
+-- step taken back, and the client has heard of it @9 (held at abort-before-undo) (may fail) (may have committed)
 COMMIT;
 -- step others while it is not undone
 INSERT INTO q VALUES (301, 1, 'beside');
