@@ -206,7 +206,7 @@ enter_workspace()
 	fi
 	# tini -s reaps the processes that a killed postmaster leaves behind.
 	(cd "$W" && exec env -i PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" HOME="$W" USER="$user" \
-		LANG=C.UTF-8 TERM="${TERM:-dumb}" SOFORT_KILLS="${SOFORT_KILLS:-}" SOFORT_SEED="${SOFORT_SEED:-}" SOFORT_FLIPS="${SOFORT_FLIPS:-}" SOFORT_SUITES_COUNT="${SOFORT_SUITES_COUNT:-}" W="$W" SOFORT_INSIDE=1 SOFORT_POWER_SWITCH="${SOFORT_POWER_SWITCH:-}" SOFORT_POOL_DIR="$SOFORT_POOL_DIR" \
+		LANG=C.UTF-8 TERM="${TERM:-dumb}" SOFORT_KILLS="${SOFORT_KILLS:-}" SOFORT_SEED="${SOFORT_SEED:-}" SOFORT_FLIPS="${SOFORT_FLIPS:-}" SOFORT_WORKLOADS="${SOFORT_WORKLOADS:-}" SOFORT_SUITES_COUNT="${SOFORT_SUITES_COUNT:-}" W="$W" SOFORT_INSIDE=1 SOFORT_POWER_SWITCH="${SOFORT_POWER_SWITCH:-}" SOFORT_POOL_DIR="$SOFORT_POOL_DIR" \
 		SOFORT_POOL_MEDIUM="$SOFORT_POOL_MEDIUM" SOFORT_CALLER_DIR="$PWD" \
 		"${runas[@]}" tini -s -- bash "$W/src/$script" "$@") &
 	wait $!

@@ -142,7 +142,7 @@ run_in_tree()
 	done
 	export TREE_TMP TREE_OUT
 	in_tree "$tree" env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 HOME=/root \
-		TMPDIR=/var/tmp TERM="${TERM:-dumb}" SOFORT_KILLS="${SOFORT_KILLS:-}" SOFORT_SEED="${SOFORT_SEED:-}" SOFORT_FLIPS="${SOFORT_FLIPS:-}" \
+		TMPDIR=/var/tmp TERM="${TERM:-dumb}" SOFORT_KILLS="${SOFORT_KILLS:-}" SOFORT_SEED="${SOFORT_SEED:-}" SOFORT_FLIPS="${SOFORT_FLIPS:-}" SOFORT_WORKLOADS="${SOFORT_WORKLOADS:-}" \
 		SOFORT_MNT="$TREE_OUT" bash -c 'cd /srv && exec "$@"' tree "${args[@]}" &
 	wait $!
 	rc=$?
