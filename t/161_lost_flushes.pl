@@ -35,7 +35,7 @@ my @recoveries = (
 	[ 'flushes', 'dropped: and', 'pmem/slab.c:slab_free_owner:flush:1', 'killed', '',
 		'pmem/slab.c:slab_free_owner:flush:2' ],
 	[ 'flushes', 'entered: a new', 'pmem/vector.c:pm_vector_publish:flush:1', 'killed', 'attached',
-		'store/dictionary.c:dictionary_attach:flush:1', 'store/dictionary.c:dictionary_attach:drain:1' ],
+		'store/dictionary.c:flush_found:flush:1', 'store/dictionary.c:flush_found:drain:1' ],
 	[ 'flushes', 'undone rows', 'store/ops.c:undo_begin:flush:1', 'killed', 'rows',
 		'store/ops.c:undo_rows:flush:1' ],
 	[ 'flushes', 'straddle: and', 'txn/tcb.c:txn_publish_state:flush:1', 'killed', '',

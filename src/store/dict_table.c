@@ -152,19 +152,19 @@ put_slot(DictTable *t, uint64 hash, uint64 code)
 	return &t->slot[i];
 }
 
-/* False: VACUUM has freed the value (varlena, C string). */
+/* False: the code has no value. */
 bool
 dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash)
 {
 	const void *e = dictionary_element(d, code);
 
+	if (dictionary_code_is_void(d, code))
+		return false;
 	if (d->attlen > 0)
 	{
 		*hash = dict_hash(e, d->attlen);
 		return true;
 	}
-	if (*(const PMPtr *) e == PM_NULL)
-		return false;
 	e = pm_deref(*(const PMPtr *) e);
 	*hash = d->attlen == -2 ? dict_hash(e, strlen(e)) :
 		dict_hash(VARDATA_ANY(e), VARSIZE_ANY_EXHDR(e));

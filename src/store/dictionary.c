@@ -250,9 +250,21 @@ dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n)
 }
 
 /*
- * After a start: varlena values that were freed have no pointer.  (Freed values
- * of fixed length cannot be told from others: they are in the table again, when
- * that is made anew.)  Dictionary lock.
+ * Has the code no value?  Varlena values that were freed have no pointer.  Those of
+ * fixed length cannot be told from others, but for one that a crash kept from being
+ * replaced: no row has it.
+ */
+bool
+dictionary_code_is_void(const DictionaryHeader *d, uint64 code)
+{
+	if (d->attlen > 0)
+		return *(const uint32 *) pm_vector_get(&d->checks, code) == 0;
+	return *(const PMPtr *) dictionary_element(d, code) == PM_NULL;
+}
+
+/*
+ * After a start: codes without a value can be given out.  (Freed values of fixed
+ * length are in the table again, when that is made anew.)  Dictionary lock.
  */
 void
 dictionary_find_absent(StoreShared *shared, DictIndex *index)
@@ -264,8 +276,8 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 
 	if (index->absent_known)
 		return;
-	for (code = 0; d->attlen <= 0 && code < pm_vector_count(&d->values); code++)
-		nabsent += *(PMPtr *) dictionary_element(d, code) == PM_NULL;
+	for (code = 0; code < pm_vector_count(&d->values); code++)
+		nabsent += dictionary_code_is_void(d, code);
 	if (nabsent > 0 && !prepare_absent(shared, index))
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -278,7 +290,7 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 	listed = prepare_free(shared, index, nabsent);
 	for (code = pm_vector_count(&d->values); code-- > 0;)
 	{
-		if (*(PMPtr *) dictionary_element(d, code) != PM_NULL)
+		if (!dictionary_code_is_void(d, code))
 			continue;
 		set_absent(index, code, true);
 		if (listed)
@@ -322,6 +334,30 @@ dictionary_is_indexed(StoreShared *shared, const DictionaryHeader *dictionary)
 	return result;
 }
 
+/*
+ * The count, and checks of values that were replaced: a killed process may have
+ * stored them, and rows will rely on them.  (A value is durable before its check
+ * is stored.)
+ */
+static void
+flush_found(DictionaryHeader *d)
+{
+	uint64		n = d->attlen > 0 ? pm_vector_count(&d->values) : 0;
+	uint64		code;
+	uint64		step;
+
+	pm_flush(d, sizeof(DictionaryHeader));
+	for (code = 0; code < n; code += step)
+	{
+		uint64		within;
+		int			chunk = pm_vector_chunk(&d->checks, code, &within);
+
+		step = Min(pm_vector_chunk_elems(&d->checks, chunk) - within, n - code);
+		pm_flush(pm_vector_get(&d->checks, code), step * sizeof(uint32));
+	}
+	pm_drain();
+}
+
 /* The index of a dictionary; made, and after a restart built, at first use. */
 DictIndex *
 dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
@@ -347,8 +383,7 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		if (index->table == NULL)
 		{
-			/* a count that a killed process stored: rows will rely on it */
-			pm_persist(dictionary, sizeof(DictionaryHeader));
+			flush_found(dictionary);
 			if (!dict_tables_open(shared, index))
 			{
 				dictionary_find_absent(shared, index);
@@ -386,7 +421,7 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
 
 /*
  * A value of fixed length and its check.  Where another value was, the check is 0
- * meanwhile: power may fail at any time, and then no row has this code.
+ * meanwhile: power may fail at any time, and then the code has no value.
  */
 static void
 store_fixed(DictionaryHeader *d, uint64 code, void *element, const void *bytes, Size len)

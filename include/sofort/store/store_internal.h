@@ -521,6 +521,7 @@ extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
 extern bool dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash);
 extern void dictionary_free_index(DictIndex *index);
+extern bool dictionary_code_is_void(const DictionaryHeader *d, uint64 code);
 extern bool dictionary_is_absent(const DictIndex *index, uint32 code);
 extern void dictionary_find_absent(StoreShared *shared, DictIndex *index);
 extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use,
