@@ -28,6 +28,7 @@
 #include "../src/pmem/pm_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_test_places);
+PG_FUNCTION_INFO_V1(sofort_test_milestone_bytes);
 
 static void
 put(ReturnSetInfo *set, const char *class, const void *start, Size bytes)
@@ -298,4 +299,17 @@ sofort_test_places(PG_FUNCTION_ARGS)
 		relation_close(rel, NoLock);
 	}
 	return (Datum) 0;
+}
+
+/* Of a table */
+Datum
+sofort_test_milestone_bytes(PG_FUNCTION_ARGS)
+{
+	Relation	rel = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Size		bytes;
+
+	pool_require();
+	bytes = milestone_bytes(store_open(rel));
+	relation_close(rel, AccessShareLock);
+	PG_RETURN_INT64((int64) bytes);
 }

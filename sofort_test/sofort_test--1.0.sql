@@ -90,6 +90,10 @@ RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_places' LANGUAGE C;
 COMMENT ON FUNCTION places(regclass) IS
     'what the checks cover bit by bit, as places of the pool file: of a table, an index, or (NULL) the pool itself';
 
+CREATE FUNCTION milestone_bytes(relation regclass)
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_milestone_bytes' LANGUAGE C STRICT;
+COMMENT ON FUNCTION milestone_bytes(regclass) IS 'memory that the milestones of a table take';
+
 CREATE FUNCTION age_outcomes(hours integer)
 RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_age_outcomes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION age_outcomes(integer) IS 'kept transactions that have ended did so that much earlier';

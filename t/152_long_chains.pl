@@ -80,7 +80,7 @@ my $new = $node->background_psql('postgres');
 $new->query_safe('SET enable_seqscan = off');
 finds($new, $updates + 10, 'a new snapshot');
 cmp_ok((look($new))[1], '<=', 6, 'which meets its version at once');
-cmp_ok(sql(q{SELECT dram_bytes FROM sofort.tables WHERE relation = 'hot'::regclass}), '<', 200_000 + $updates, 'milestones take little memory');
+cmp_ok(sql(q{SELECT sofort_test.milestone_bytes('hot')}), '<', 2048 + $updates, 'milestones take little memory');
 
 # one of them ends: nothing can be freed beside the oldest
 $old[2][0]->query_safe('COMMIT');
@@ -131,15 +131,15 @@ sql('CALL heat(3000)');
 finds($one, $updates + 10510, 'an old snapshot after the crash');
 $one->query_safe('COMMIT');
 sql('VACUUM hot; SELECT txid_current(); VACUUM hot');
-my $idle = sql(q{SELECT dram_bytes FROM sofort.tables WHERE relation = 'hot'::regclass});
+my $idle = sql(q{SELECT sofort_test.milestone_bytes('hot')});
 $one->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hot');
 sql('CALL heat_and_fail(9000)');
 finds($one, $updates + 13510, 'beside updates that fail');
-cmp_ok(sql(q{SELECT dram_bytes FROM sofort.tables WHERE relation = 'hot'::regclass}), '>', $idle, 'milestones');
+cmp_ok(sql(q{SELECT sofort_test.milestone_bytes('hot')}), '>', $idle, 'milestones');
 $one->query_safe('COMMIT');
 $one->quit;
 sql('VACUUM hot; SELECT txid_current(); VACUUM hot; SELECT txid_current(); VACUUM hot');
-cmp_ok(sql(q{SELECT dram_bytes FROM sofort.tables WHERE relation = 'hot'::regclass}), '<=', $idle + 4096, 'go when the chain is short again');
+cmp_ok(sql(q{SELECT sofort_test.milestone_bytes('hot')}), '<=', $idle, 'go when the chain is short again');
 is($node->verify_problems, '', 'updates that failed: verify');
 
 # ---- all at once: what a snapshot has seen it sees again ----

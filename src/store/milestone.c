@@ -373,6 +373,22 @@ milestone_sweep(StoreDesc *store)
 	LWLockRelease(space_lock(store->id));
 }
 
+/* Memory that a store's milestones take.  Takes the space lock. */
+Size
+milestone_bytes(StoreDesc *store)
+{
+	const LongChains *chains = &store->shared->long_chains;
+	Size		bytes;
+	uint32		i;
+
+	LWLockAcquire(space_lock(store->id), LW_SHARED);
+	bytes = chains->size * sizeof(LongChain);
+	for (i = 0; i < chains->size; i++)
+		bytes += chains->slot[i].size * sizeof(Milestone);
+	LWLockRelease(space_lock(store->id));
+	return bytes;
+}
+
 /* The store goes away or becomes empty.  No ERROR. */
 void
 milestone_free_all(StoreShared *shared)

@@ -667,6 +667,7 @@ extern void milestone_note(StoreDesc *store, uint64 root, const RowRef *version)
 extern void milestone_consider(StoreDesc *store, uint64 root, const RowRef *version);
 extern bool milestone_find(StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found);
 extern void milestone_sweep(StoreDesc *store);
+extern Size milestone_bytes(StoreDesc *store);
 extern void milestone_free_all(StoreShared *shared);
 
 /* ---- vacuum.c ---- */
