@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use IO::Socket::UNIX;
-use IPC::Run;
+use Session;
 use SofortNode;
 use Test::More;
 
@@ -23,34 +23,7 @@ $node->start;
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 # A session that stays open: say() sends and returns what was printed until it was done.
-sub session
-{
-	my ($user) = @_;
-	my %s = (in => '', out => '', err => '', n => 0);
-	$s{run} = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $node->connstr('postgres') . ($user ? " user=$user" : '') ],
-		'<', \$s{in}, '>', \$s{out}, '2>', \$s{err});
-	return \%s;
-}
-
-sub send_to
-{
-	my ($s, $sql) = @_;
-	$s->{mark} = 'mark' . ++$s->{n};
-	$s->{out} = $s->{err} = '';
-	$s->{in} .= "$sql;\n\\echo $s->{mark}\n";
-	$s->{run}->pump_nb;
-	return;
-}
-
-sub answer
-{
-	my ($s) = @_;
-	$s->{run}->pump until $s->{out} =~ /$s->{mark}\n/ || !$s->{run}->pumpable;
-	(my $out = $s->{out}) =~ s/mark\d+\n//g;
-	return $out . $s->{err};
-}
-
-sub say_to { my ($s, $sql) = @_; send_to($s, $sql); return answer($s); }
+sub session { return session_on($node, @_); }
 
 # A transaction that is kept; its token is in ->{token}.
 sub kept

@@ -5,9 +5,9 @@ use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
-use IPC::Run;
 use SofortNode;
 use PostgreSQL::Test::Utils;
+use Session;
 use Test::More;
 
 plan skip_all => 'only for sofort' if $SofortNode::am ne 'sofort';
@@ -20,33 +20,7 @@ $node->start;
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 # A session that stays open: say_to() sends and returns what was printed until it was done.
-sub session
-{
-	my ($on) = @_;
-	my %s = (in => '', out => '', err => '', n => 0);
-	$s{run} = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', ($on // $node)->connstr('postgres') ], '<', \$s{in}, '>', \$s{out}, '2>', \$s{err});
-	return \%s;
-}
-
-sub send_to
-{
-	my ($s, $sql) = @_;
-	$s->{mark} = 'mark' . ++$s->{n};
-	$s->{out} = $s->{err} = '';
-	$s->{in} .= "$sql;\n\\echo $s->{mark}\n";
-	$s->{run}->pump_nb;
-	return;
-}
-
-sub answer
-{
-	my ($s) = @_;
-	$s->{run}->pump until $s->{out} =~ /$s->{mark}\n/ || !$s->{run}->pumpable;
-	(my $out = $s->{out}) =~ s/mark\d+\n//g;
-	return $out . $s->{err};
-}
-
-sub say_to { my ($s, $sql) = @_; send_to($s, $sql); return answer($s); }
+sub session { return session_on($_[0] // $node); }
 
 sub kept
 {

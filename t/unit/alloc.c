@@ -502,11 +502,8 @@ run_until(Operation op, uint64 nth)
 		if (operations[i].run == op)
 			last_operation = operations[i].name;
 	after = model;
-	medium_stop_at(nth);
-	if (sigsetjmp(medium_stop, 0) != 0)
+	if (!medium_run_until(op, nth))
 		return false;
-	op();
-	medium_stop_at(0);
 	model = after;
 	return true;
 }
@@ -515,12 +512,7 @@ run_until(Operation op, uint64 nth)
 static bool
 start_until(uint64 nth)
 {
-	medium_stop_at(nth);
-	if (sigsetjmp(medium_stop, 0) != 0)
-		return false;
-	server_start();
-	medium_stop_at(0);
-	return true;
+	return medium_run_until(server_start, nth);
 }
 
 /* ---- the pool of these tests ---- */

@@ -79,6 +79,17 @@ medium_stop_at(uint64 nth)
 	may_stop = nth != 0;
 }
 
+bool
+medium_run_until(void (*op) (void), uint64 nth)
+{
+	medium_stop_at(nth);
+	if (sigsetjmp(medium_stop, 0) != 0)
+		return false;
+	op();
+	medium_stop_at(0);
+	return true;
+}
+
 uint64
 medium_events(void)
 {

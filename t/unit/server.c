@@ -325,15 +325,20 @@ errcode_for_file_access(void)
 	return 0;
 }
 
+static void
+note_message(const char *fmt, va_list args)
+{
+	if (elevel_now >= WARNING)
+		vsnprintf(message, sizeof(message), fmt, args);
+}
+
 int
 errmsg(const char *fmt,...)
 {
 	va_list		args;
 
-	if (elevel_now < WARNING)
-		return 0;
 	va_start(args, fmt);
-	vsnprintf(message, sizeof(message), fmt, args);
+	note_message(fmt, args);
 	va_end(args);
 	return 0;
 }
@@ -343,10 +348,8 @@ errmsg_internal(const char *fmt,...)
 {
 	va_list		args;
 
-	if (elevel_now < WARNING)
-		return 0;
 	va_start(args, fmt);
-	vsnprintf(message, sizeof(message), fmt, args);
+	note_message(fmt, args);
 	va_end(args);
 	return 0;
 }

@@ -220,30 +220,18 @@ op_attach(void)
 	dict_index = dictionary_attach(shared, dictionary());
 }
 
-typedef void (*Operation) (void);
-
-static bool
-run_until(Operation op, uint64 nth)
+static void
+start_and_attach(void)
 {
-	medium_stop_at(nth);
-	if (sigsetjmp(medium_stop, 0) != 0)
-		return false;
-	op();
-	medium_stop_at(0);
-	return true;
+	server_start();
+	attach();
+	op_attach();
 }
 
 static bool
 start_until(uint64 nth)
 {
-	medium_stop_at(nth);
-	if (sigsetjmp(medium_stop, 0) != 0)
-		return false;
-	server_start();
-	attach();
-	op_attach();
-	medium_stop_at(0);
-	return true;
+	return medium_run_until(start_and_attach, nth);
 }
 
 /* Each allocation of the store hangs on something. */
@@ -350,10 +338,10 @@ step(uint64 nth)
 	{
 		adding = -1;
 		choose_unused();
-		return run_until(op_free_values, nth);
+		return medium_run_until(op_free_values, nth);
 	}
 	adding = (int) random_below(VALUES);
-	if (!run_until(op_add, nth))
+	if (!medium_run_until(op_add, nth))
 		return false;
 	note_code(adding, added);
 	return true;
@@ -373,7 +361,7 @@ begin_dictionary(void)
 	make_column(0, attlen, attlen == 2 || attlen == 4 || attlen == 8, placement);
 	memset(&codes, 0, sizeof(codes));
 	medium_begin();
-	for (uint64 nth = 1; !run_until(op_create, nth); nth++)
+	for (uint64 nth = 1; !medium_run_until(op_create, nth); nth++)
 	{
 		medium_cut((MediumSurvival) (nth % 3));
 		server_start();
@@ -405,7 +393,7 @@ work_on_dictionary(int rounds, uint64 most_events)
 			/* what a process left when it was killed is found, and relied on */
 			if (was_adding && random_below(2))
 			{
-				check(run_until(op_add, 0));
+				check(medium_run_until(op_add, 0));
 				note_code(adding, added);
 				medium_cut((MediumSurvival) random_below(3));
 				check(start_until(0));
@@ -485,21 +473,21 @@ replace_values(void)
 	for (uint64 nth = 1; !whole; nth++)
 	{
 		adding = value++;
-		check(run_until(op_add, 0));
+		check(medium_run_until(op_add, 0));
 		note_code(adding, added);
 		memset(unused, 0, sizeof(unused));
 		unused[added / 64] |= UINT64CONST(1) << (added % 64);
 		codes.value_of[added] = -1;
-		check(run_until(op_free_values, 0));
+		check(medium_run_until(op_free_values, 0));
 
 		adding = value++;
 		check(value < VALUES);
-		whole = run_until(op_add, nth);
+		whole = medium_run_until(op_add, nth);
 		if (!whole)
 		{
 			check(start_until(0));
 			check_codes();
-			check(run_until(op_add, 0));
+			check(medium_run_until(op_add, 0));
 		}
 		note_code(adding, added);
 		medium_cut(SURVIVES_NOTHING);
@@ -598,9 +586,9 @@ test_truncation(void **state)
 			bool		done;
 
 			medium_begin();
-			check(run_until(op_fill_vectors, 0));
+			check(medium_run_until(op_fill_vectors, 0));
 			check(store_header_problem(header) == NULL);
-			done = run_until(op_empty, nth);
+			done = medium_run_until(op_empty, nth);
 			check(store_header_problem(header) == NULL);
 			cuts++;
 			medium_cut(SURVIVES_SOMETHING);
@@ -610,7 +598,7 @@ test_truncation(void **state)
 				unit_fail("%s (%s)", store_header_problem(header), medium_stopped_at());
 
 			/* as it is dropped */
-			check(run_until(op_empty, 0));
+			check(medium_run_until(op_empty, 0));
 			nallocated = 0;
 			pm_visit_allocations(id, count_allocation, NULL);
 			check(nallocated == 0);

@@ -111,6 +111,9 @@ extern sigjmp_buf medium_stop;
 extern void medium_error_at(const char *point);
 extern sigjmp_buf medium_error;
 
+/* Does it, or as much of it as comes before its nth event (0: all). True if that is all. */
+extern bool medium_run_until(void (*op) (void), uint64 nth);
+
 /* Power fails: the pool holds what a medium could hold. */
 extern void medium_cut(MediumSurvival survival);
 
