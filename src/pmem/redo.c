@@ -306,6 +306,20 @@ sync_log(void)
 		panic("synchronize", redo_path());
 }
 
+bool
+redo_unsynced(void)
+{
+	return unsynced;
+}
+
+void
+redo_sync(void)
+{
+	if (unsynced)
+		sync_log();
+	unsynced = false;
+}
+
 /* Complete the chunk in the buffer and write it. */
 static void
 write_chunk(uint64 position, uint32 nblocks, uint32 nentries, bool sync)
@@ -353,6 +367,9 @@ redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value, b
 	uint64		position;
 
 	Assert(n > 0 && n <= (int) REDO_CHUNK_LINES);
+	/* the word must not become durable before what did not fit its chunk */
+	if (publish != NULL)
+		redo_sync();
 	position = enter_log(nblocks);
 	for (int i = 0; i < n; i++, entry++)
 	{
@@ -379,20 +396,6 @@ redo_write_space(int kind, uint64 offset, uint64 bytes)
 	entry->word[0] = bytes;
 	write_chunk(position, 1, 1, false);
 	leave_log();
-}
-
-bool
-redo_unsynced(void)
-{
-	return unsynced;
-}
-
-void
-redo_sync(void)
-{
-	if (unsynced)
-		sync_log();
-	unsynced = false;
 }
 
 /* Wait for what redo_write_space() has noted; on other media there is nothing. */
