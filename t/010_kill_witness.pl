@@ -26,6 +26,7 @@ $node->witness_init($SofortNode::am, 'heap');
 my $acknowledged = 0;
 my $total = 0;
 my $kills = 0;
+my $fruitful = 0;	# rounds in which something was acknowledged
 for my $round (1 .. $rounds)
 {
 	# New tables now and then: else comparing them takes longer and longer.
@@ -70,11 +71,12 @@ for my $round (1 .. $rounds)
 	my ($rc, $totals, $text) = $node->witness_verify($writers);
 	is($rc, 0, "round $round: every acknowledged transaction is there, nothing else is")
 	  or diag($text);
-	cmp_ok($totals->{acknowledged} || 0, '>', $acknowledged, "round $round: something was acknowledged");
+	$fruitful++ if ($totals->{acknowledged} || 0) > $acknowledged;
 	$acknowledged = $totals->{acknowledged} || 0;
 	is($node->verify_problems, '', "round $round: tables, indexes and pool agree") if $round % 5 == 0;
 }
 $total += $acknowledged;
+cmp_ok($fruitful, '>', $rounds / 2, 'something was acknowledged in most rounds');
 diag("$kills kills, $total transactions acknowledged");
 
 # And it goes on as if nothing had happened: also after an orderly restart.

@@ -2,6 +2,7 @@
 # find that are started from images of it (t/medium/main.c).
 #
 #   my $run = Medium->record('tables', script => "$FindBin::RealBin/medium/workloads/tables.sql");
+#   my $run = Medium->record('disk', script => ..., slow => 1);   # drains count as slow
 #   my $run = Medium->record('clients', clients => 4, transactions => 60, seed => 1);
 #   my $other = $run->again(cut => 1500, survival => 1);   # what a start from that image records
 #   my ($images, $bad, $text) = $run->enumerate(every => 20);
@@ -71,6 +72,8 @@ sub record
 	close $log;
 	{
 		local $ENV{SOFORT_SHADOW_LOG} = "$dir/log";
+		local $ENV{SOFORT_SHADOW_SLOW} = 1;
+		delete $ENV{SOFORT_SHADOW_SLOW} unless $option{slow};
 		$node->start;
 	}
 	run_program('cp', '-a', $node->data_dir, "$dir/data");

@@ -121,6 +121,16 @@ persist_logs(void)
 	return medium == PM_MEDIUM_MSYNC;
 }
 
+/*
+ * Does a drain wait for a disk?  Who can prepare something so that it waits once
+ * less does it then; elsewhere a few lines more cost as much as the drain.
+ */
+bool
+pm_drain_is_slow(void)
+{
+	return persist_logs() || shadow_slow_drains();
+}
+
 const PmCounters *
 pm_counters(void)
 {

@@ -315,6 +315,12 @@ shadow_begin(int fd)
 	__atomic_store_n(&header->magic, SHADOW_MAGIC, __ATOMIC_RELEASE);
 }
 
+bool
+shadow_slow_drains(void)
+{
+	return header != NULL && getenv("SOFORT_SHADOW_SLOW") != NULL;
+}
+
 /* ---- what persist.h calls ---- */
 
 static void

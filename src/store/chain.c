@@ -524,6 +524,32 @@ chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *
 	return n;
 }
 
+/* The link that leads to a row in the chain of this root is led past it. */
+static void
+unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
+{
+	RowRef		at = *root;
+	uint64		link;
+
+	for (;;)
+	{
+		link = link_read(at.block, at.index);
+		if (!LINK_IS_SET(link) || (link & LINK_ROOT))
+			break;
+		if (LINK_ROW(link) == ref->row)
+		{
+			uint64		own = link_read(ref->block, ref->index);
+
+			if (at.row == root->row && (own & LINK_ROOT))
+				own = 0;		/* the root is alone again */
+			store_link(&at, own);
+			break;
+		}
+		if (!header_locate(header, LINK_ROW(link), &at))
+			break;
+	}
+}
+
 /*
  * Undo of a heap-only version: take it out of its chain, durably.  Idempotent.
  * Takes the chain lock itself.  No palloc, no ERROR.
@@ -532,31 +558,33 @@ void
 chain_unlink(StoreHeader *header, const RowRef *ref)
 {
 	RowRef		root;
-	RowRef		at;
-	uint64		own = link_read(ref->block, ref->index);
-	uint64		link;
 
 	if (!chain_root_of(header, ref, &root))
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
 	if (txn_recovering)
 		chain_flush(header, &root);
-	at = root;
-	for (;;)
+	unlink_from(header, &root, ref);
+	LWLockRelease(chain_lock(store_id_of(header), root.row));
+}
+
+/*
+ * The same for a row of which a power cut has left the link to it, perhaps, and
+ * nothing else (README.md, "Where a drain waits for a disk").  If nothing leads to
+ * it its own link may be an old one.  Another transaction may be about to use it.
+ */
+void
+chain_unlink_empty(StoreHeader *header, const RowRef *ref)
+{
+	RowRef		root;
+
+	if (!LINK_IS_SET(link_read(ref->block, ref->index)) || !chain_root_of(header, ref, &root))
+		return;
+	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
+	if (word_read(&ref->words->begin) == WORD_EMPTY)
 	{
-		link = link_read(at.block, at.index);
-		if (!LINK_IS_SET(link) || (link & LINK_ROOT))
-			break;
-		if (LINK_ROW(link) == ref->row)
-		{
-			own = link_read(ref->block, ref->index);
-			if (at.row == root.row && (own & LINK_ROOT))
-				own = 0;		/* the root is alone again */
-			store_link(&at, own);
-			break;
-		}
-		if (!header_locate(header, LINK_ROW(link), &at))
-			break;
+		chain_flush(header, &root); /* a killed start may have done it already */
+		unlink_from(header, &root, ref);
 	}
 	LWLockRelease(chain_lock(store_id_of(header), root.row));
 }

@@ -120,7 +120,11 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 		if (!txn_word_to_undo(old, slot, generation, from_command))
 		{
 			if (txn_recovering)
+			{
+				if (begin && old == WORD_EMPTY)
+					chain_unlink_empty(header, &ref);
 				pm_flush(ref.words, sizeof(RowWords));
+			}
 			continue;
 		}
 		if (begin)

@@ -6,7 +6,9 @@
  * A row is filled while its begin word is EMPTY (in this process's view) and
  * it belongs to a reservation; then the begin word is stored, and all its
  * lines are flushed.  No order is needed between the lines: the write set names
- * the row before, and the transaction cannot commit before the drain.
+ * the row before, and the transaction cannot commit before the drain.  Where a
+ * drain is slow there is none between a row and the link to it (README.md,
+ * "Where a drain waits for a disk").
  *
  *-------------------------------------------------------------------------
  */
@@ -70,6 +72,40 @@ prepare_row(const ShapePlan *plan, const RowRef *ref)
 	row_free_references(ref->block->store, plan, ref);
 	clear_word(link_slot(ref->block, ref->index));
 	clear_word(successor_slot(ref->block, ref->index));
+}
+
+/* The link of a version that replaces "old": to it, which may be the root. */
+static inline uint64
+link_to_predecessor(const RowRef *old)
+{
+	return (word_read(&old->words->begin) & BEGIN_HEAP_ONLY) ? LINK_MAKE(old->row) :
+		LINK_MAKE_ROOT(old->row);
+}
+
+/*
+ * The row that will replace "old" gets the words of an empty row and its link,
+ * for the drain that comes before the claim of "old".
+ */
+static void
+prepare_successor(StoreDesc *store, uint64 row, const RowRef *old)
+{
+	struct StoreLocal *local = store->local;
+	RowRef		ref;
+
+	if (!store_locate(store, row, &ref))
+		return;
+	prepare_row(plan_get(store, ref.block->shape), &ref);
+	pm_store8(block_ensure_links(store, ref.block, false) + ref.index, link_to_predecessor(old));
+	pm_flush(ref.words, sizeof(RowWords));
+	local->prepared = true;
+	local->prepared_row = row;
+	local->prepared_drains = pm_counters()->drains;
+}
+
+static inline bool
+is_prepared(const StoreDesc *store, uint64 row)
+{
+	return store->local->prepared && store->local->prepared_row == row;
 }
 
 /* Flush n rows of a block from "index" on. */
@@ -265,7 +301,8 @@ fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
 		elog(ERROR, "sofort store " UINT64_FORMAT ": reserved row " UINT64_FORMAT " has no storage",
 			 store->id, row);
 	plan = plan_get(store, ref->block->shape);
-	prepare_row(plan, ref);
+	if (old == NULL || !is_prepared(store, row))
+		prepare_row(plan, ref);
 	if (old != NULL && old->block->shape != ref->block->shape)
 		old = NULL;
 	epoch_enter();
@@ -395,7 +432,7 @@ prefetch_row(StoreDesc *store, uint64 row)
 }
 
 uint64
-store_next_row(Relation rel, StoreDesc *store, const RowRef *old)
+store_next_row(Relation rel, StoreDesc *store, const RowRef *old, bool heap_only)
 {
 	const Reservation *r = &store->local->main;
 
@@ -404,6 +441,9 @@ store_next_row(Relation rel, StoreDesc *store, const RowRef *old)
 	else
 		space_reserve(rel, store, 1);
 	prefetch_row(store, r->row);
+	store->local->prepared = false;
+	if (heap_only && pm_drain_is_slow())
+		prepare_successor(store, r->row, old);
 	return r->row;
 }
 
@@ -510,6 +550,7 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 	RowRef		root;
 	uint64	   *own;
 	uint64	   *top;
+	bool		prepared = is_prepared(store, ref->row);
 	uint32		lot = hash_bytes_uint32((uint32) (begin ^ (begin >> 32)));
 
 	if (!store_locate(store, store_chain_root(store, old), &root))
@@ -517,9 +558,12 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 			 store->id, old->row);
 	own = block_ensure_links(store, ref->block, false) + ref->index;
 	top = block_ensure_links(store, root.block, false) + root.index;
-	pm_store8(own, old->row == root.row ? LINK_MAKE_ROOT(old->row) : LINK_MAKE(old->row));
+	if (!prepared)
+		pm_store8(own, link_to_predecessor(old));
 	finish_row(store, r, ref, begin | BEGIN_HEAP_ONLY, WORD_EMPTY);
-	pm_drain();
+	/* what was prepared is durable if there was a drain since */
+	if (!prepared || store->local->prepared_drains == pm_counters()->drains)
+		pm_drain();
 	SOFORT_STOP("store-row-written");
 
 	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);

@@ -110,6 +110,7 @@ typedef struct PmCounters
 } PmCounters;
 
 extern const PmCounters *pm_counters(void);
+extern bool pm_drain_is_slow(void);
 
 #include "sofort/pmem/shadow.h"
 

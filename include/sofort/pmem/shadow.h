@@ -48,6 +48,9 @@ extern void shadow_zero_nodrain(void *dst, Size len, ShadowCall *site);
 extern void shadow_begin(int fd);
 extern void shadow_control_written(const void *control, Size len);
 
+/* SOFORT_SHADOW_SLOW: drains are to count as slow (pm_drain_is_slow()). */
+extern bool shadow_slow_drains(void);
+
 static inline void
 shadow_store8(uint64 *addr, uint64 value, ShadowCall *site)
 {
@@ -78,6 +81,7 @@ shadow_store8(uint64 *addr, uint64 value, ShadowCall *site)
 
 #define shadow_begin(fd)						((void) 0)
 #define shadow_control_written(control, len)	((void) 0)
+#define shadow_slow_drains()					false
 
 #endif
 

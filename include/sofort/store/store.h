@@ -420,15 +420,17 @@ extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *valu
 /*
  * Row id that the next insert of this transaction will take (unless a value
  * does not fit its block).  For txn_log_update(old, new) before the claim: one
- * drain for both entries.
+ * drain for both entries and, with heap_only where drains are slow, for what makes
+ * the row ready to join the chain of old.
  */
-extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old);
+extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old, bool heap_only);
 
 /*
  * New version of *old, whose end word was claimed by this transaction.
  * heap_only: no indexed column changed: it joins the chain (index entries go on
  * pointing to the root); otherwise it is a new root and *old gets its
- * successor word.  Logged and durable on return.  Prunes dead middle versions of
+ * successor word.  Logged and durable on return, or, of a row that store_next_row()
+ * has made ready, with the next drain.  Prunes dead middle versions of
  * the chain on the way.
  */
 extern void store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old,

@@ -325,6 +325,9 @@ struct StoreLocal
 	Reservation other;			/* one row, where a value did not fit main */
 	Reservation near;			/* one row, near the version that it replaces */
 	uint64		near_block;		/* PostgreSQL's number of its block */
+	bool		prepared;		/* store_next_row() has made this row ready */
+	uint64		prepared_row;
+	uint64		prepared_drains;	/* of this process by then */
 	uint64		horizon;		/* for the quarantine; see space_take() */
 	uint64		reserved;		/* rows of main in this transaction so far */
 	int			first_row_bytes;	/* on heap, of the row that is the table's first */
@@ -653,6 +656,7 @@ extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
+extern void chain_unlink_empty(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
 extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead,
 							  int max);
