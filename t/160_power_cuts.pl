@@ -143,15 +143,19 @@ foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 	$run->remove;
 }
 
-# Several clients
+# Several clients, with both ways of updating
 if (is_wanted('clients'))
 {
-	my $run = Medium->record('clients', clients => 4, transactions => $long ? 200 : 60, seed => $seed);
-	cmp_ok($run->{drains}, '>', 500, "clients: $run->{steps} transactions with $run->{drains} drains are recorded");
-	my $images = cut($run, every => int($run->{drains} / ($long ? 1400 : 90)) || 1);
+	my $images = 0;
+	foreach my $slow ($long ? (0, 1) : $seed % 2)
+	{
+		my $run = Medium->record('clients', clients => 4, transactions => $long ? 200 : 60, seed => $seed, slow => $slow);
+		cmp_ok($run->{drains}, '>', 500, "clients: $run->{steps} transactions with $run->{drains} drains are recorded");
+		$images += cut($run, every => int($run->{drains} / ($long ? 700 : 90)) || 1);
+		leave_out($run) if $long;
+		$run->remove;
+	}
 	cmp_ok($images, '>=', 1000, "clients: $images random cuts") if $long;
-	leave_out($run) if $long;
-	$run->remove;
 }
 
 foreach my $call (sort keys %outcome)

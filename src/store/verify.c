@@ -311,6 +311,9 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 					 LINK_ROW(link));
 		else if (!chain_root_of(h, &newest, &root) || root.row != ref->row)
 			complain(v, "chain", place, "links of the newest version do not lead back");
+		else if (word_read(&newest.words->begin) == WORD_EMPTY)
+			complain(v, "chain", place, "newest version " UINT64_FORMAT " is an empty row",
+					 LINK_ROW(link));
 		return;
 	}
 	if (!chain_root_of(h, ref, &root))
