@@ -28,7 +28,8 @@
 #define OLD_RING_MAX	65536
 #define ENDED_RING_MAX	(1 << 20)
 #define COLLECT_CHAINS	8		/* at a time: one drain for all */
-#define COLLECT_ROWS	64
+#define COLLECT_SLOW	32		/* the same, where a drain is slow */
+#define COLLECT_ROWS	128
 #define COLLECT_ENDED	16
 #define KEEP_MIN		64		/* chains that wait in the smallest table */
 #define ENDED_MIN		32		/* the same, of ended ones in any table */
@@ -119,6 +120,12 @@ put_back(StoreDesc *store, GarbageRing *ring, const GarbageChain *chains, int n)
 
 /* ---- old versions ---- */
 
+static inline int
+chains_at_a_time(void)
+{
+	return pm_drain_is_slow() ? COLLECT_SLOW : COLLECT_CHAINS;
+}
+
 /* How many chains may wait: live rows / 8, as far as the ring allows. */
 static uint32
 keep(StoreShared *shared)
@@ -143,7 +150,7 @@ garbage_note(StoreDesc *store, uint64 root, const RowRef *version)
 	LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
 	ring_add(shared, ring, Min(OLD_RING_MAX, 4 * keep(shared)), root);
 	milestone_note(store, root, version);
-	due = ring_used(ring) >= keep(shared) + COLLECT_CHAINS || ring_used(ring) == ring->size;
+	due = ring_used(ring) >= keep(shared) + chains_at_a_time() || ring_used(ring) == ring->size;
 	LWLockRelease(space_lock(store->id));
 	return due;
 }
@@ -158,7 +165,7 @@ garbage_collect(StoreDesc *store)
 {
 	static int	misses = 0;
 	uint64		horizon = store_cached_horizon(misses >= MISSES_TO_REFRESH);
-	GarbageChain chains[COLLECT_CHAINS];
+	GarbageChain chains[COLLECT_SLOW];
 	RowRef		dead[COLLECT_ROWS];
 	int			nroots;
 	int			ndead = 0;
@@ -166,7 +173,8 @@ garbage_collect(StoreDesc *store)
 
 	if (misses >= MISSES_TO_REFRESH)
 		misses = 0;
-	nroots = take_chains(store, &store->shared->old_versions, horizon, chains, COLLECT_CHAINS);
+	nroots = take_chains(store, &store->shared->old_versions, horizon, chains,
+						 chains_at_a_time());
 	if (nroots == 0)
 		misses++;
 	for (i = 0; i < nroots && ndead < COLLECT_ROWS; i++)
