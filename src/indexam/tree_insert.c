@@ -256,11 +256,7 @@ insert_in_pool(Tree *tree, Descent *d, const uint8 *entry, const TreeProbe *prob
 	if (slot == -2)
 		return TREE_ABSENT;
 	if (slot >= 0)
-	{
-		/* it may be another process's; this one's commit vouches for it, too */
-		pm_flush(&pool_leaf(leaf)->state, sizeof(uint64));
-		return TREE_EXISTS;
-	}
+		return TREE_EXISTS;		/* durable in time: see README.md, "Trees in the pool" */
 	if (n >= tree->leaf_capacity)
 	{
 		TreeResult	result = pool_split_leaf(tree, d, entry, order);

@@ -585,9 +585,10 @@ tcb_activate(void)
 	if (s->wrapped)
 	{
 		/* entries of the same generation, 2^14 transactions ago; what the last
-		 * transaction has needed its own for was drained */
+		 * transaction has needed its own for was drained (those in the first line
+		 * go before the state comes) */
 		memset((void *) tcb->entries, 0, sizeof(tcb->entries));
-		pm_persist((const void *) tcb->entries, sizeof(tcb->entries));
+		pm_persist((const char *) tcb + PM_LINE, sizeof(Tcb) - PM_LINE);
 		s->wrapped = false;
 	}
 	tcb->xid = My.fxid;
