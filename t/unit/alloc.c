@@ -682,6 +682,108 @@ workout(void)
 	}
 }
 
+/* Groups of links only: published, cut at each event of that, freed */
+static void
+group_workout(void)
+{
+	crowded = true;
+	for (int round = 0; round < 300; round++)
+	{
+		void		(*operation) (void) = round % 3 == 2 ? op_free_group : op_group;
+
+		if (run_until(operation, 1 + round % 12))
+			continue;
+		if (random_below(4) == 0)
+			recover();			/* all were killed; the power fails later */
+		medium_cut((MediumSurvival) random_below(3));
+		recover();
+	}
+}
+
+/* Another process frees and takes; who has not forgotten an intent durably would free that. */
+static void
+take_anew(void)
+{
+	server_become(2);
+	for (int k = 0; k < 4; k++)
+	{
+		check(run_until(op_free, 0));
+		check(run_until(op_publish, 0));
+	}
+	medium_cut(SURVIVES_NOTHING);
+	recover();
+}
+
+static void
+forget_workout(void)
+{
+	crowded = true;
+	for (int round = 0; round < 200; round++)
+	{
+		server_become(1);
+		check(run_until(op_free, 0));
+		check(run_until(op_publish, 0));
+		take_anew();
+	}
+}
+
+/*
+ * Each operation is cut short at each of its events by a kill of all processes, which
+ * leaves what was stored; power fails at each event of the start after it.
+ */
+static void
+recovery_workout(void)
+{
+	static void (*const operation[]) (void) = {op_free, op_free_group, op_group, op_publish};
+
+	crowded = true;
+	for (int o = 0; o < (int) lengthof(operation); o++)
+	{
+		bool		whole = false;
+
+		for (uint64 kill = 1; !whole && kill < 15; kill++)
+		{
+			bool		started = false;
+
+			for (uint64 nth = 1; !whole && !started && nth < 60; nth++)
+			{
+				server_become(1);
+				check(run_until(operation[3 - o], 0));
+				whole = run_until(operation[o], kill);
+				if (whole)
+					break;
+				started = start_until(nth);
+				medium_cut(nth % 2 ? SURVIVES_SOMETHING : SURVIVES_EVERYTHING);
+				while (!start_until(100))
+					;
+				adopt_outcome();
+				check_model();
+				if (nth % 4 == 0)
+					take_anew();
+			}
+		}
+	}
+}
+
+/* What t/160_power_cuts.pl cannot notice (t/medium/uncaught) */
+static void
+test_lost_group_calls(void **state)
+{
+	medium_lose_calls("pmem/alloc.c:pm_publish_many:drain:2,pmem/alloc.c:pm_publish_many:flush:1",
+					  begin, group_workout);
+}
+
+static void
+test_lost_recovery_calls(void **state)
+{
+	if (getenv("UNIT_LONG") == NULL && getenv("UNIT_CALL") == NULL)
+		return;
+	medium_lose_calls("pmem/alloc.c:forget_intents:drain:1", begin, forget_workout);
+	medium_lose_calls("pmem/alloc.c:clear_other_links:flush:1,pmem/alloc.c:recover_intent:drain:1,"
+					  "pmem/alloc.c:recover_intent:drain:2,pmem/alloc.c:recover_intent:flush:2,pmem/alloc.c:recover_target:flush:1",
+					  begin, recovery_workout);
+}
+
 /* Tests that do not notice what is left out would prove nothing. */
 static void
 test_lost_calls(void **state)
@@ -1099,6 +1201,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_each_event, begin, end),
 		cmocka_unit_test_setup_teardown(test_cuts_of_recovery, begin, end),
 		cmocka_unit_test_setup_teardown(test_kill_then_cut, begin, end),
+		cmocka_unit_test(test_lost_group_calls),
+		cmocka_unit_test(test_lost_recovery_calls),
 		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test_setup_teardown(test_slab_borders, begin, end),
 		cmocka_unit_test_setup_teardown(test_evicted_sets, begin, end),

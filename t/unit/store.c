@@ -540,10 +540,29 @@ lost_workout(void)
 	}
 }
 
+/* Of fixed length: the next process finds what a killed one has stored. */
+static void
+replace_workout(void)
+{
+	attlen = 8;
+	placement = DICT_DRAM;
+	replace_values();
+}
+
+/* What t/160_power_cuts.pl cannot notice (t/medium/uncaught) */
+static void
+test_lost_replacements(void **state)
+{
+	medium_lose_calls("store/dictionary.c:store_fixed:drain:1,store/dictionary.c:store_fixed:drain:2,"
+					  "store/dictionary.c:store_fixed:drain:3,store/dictionary.c:store_fixed:flush:1",
+					  begin, lost_workout);
+	medium_lose_calls("store/dictionary.c:flush_found:flush:2", begin, replace_workout);
+}
+
 static void
 test_lost_calls(void **state)
 {
-	/* the first t/161_lost_flushes.pl notices, the second test_dictionaries with some seeds (5, 7) */
+	/* the first t/161_lost_flushes.pl notices, the second test_lost_replacements */
 	medium_lose_each_call("src/store/dictionary.c",
 						  "store/dictionary.c:flush_found:flush:1,store/dictionary.c:flush_found:flush:2",
 						  begin, lost_workout);
@@ -1012,6 +1031,7 @@ main(void)
 		cmocka_unit_test(test_dictionaries),
 		cmocka_unit_test(test_replaced_values),
 		cmocka_unit_test_setup_teardown(test_dictionary_limits, begin, end),
+		cmocka_unit_test(test_lost_replacements),
 		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test_setup_teardown(test_truncation, begin, end),
 		cmocka_unit_test_setup_teardown(test_plain_columns, begin, end),

@@ -126,4 +126,11 @@ extern void medium_cut(MediumSurvival survival);
 extern void medium_lose_each_call(const char *files, const char *argued, int (*begin) (void **state),
 								  void (*workout) (void));
 
+/*
+ * These calls (names with commas), one by one: the workout must fail without each, with one
+ * of ten seeds, which are always the same.
+ */
+extern void medium_lose_calls(const char *calls, int (*begin) (void **state),
+							  void (*workout) (void));
+
 #endif							/* SOFORT_UNIT_H */
