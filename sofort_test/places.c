@@ -29,6 +29,7 @@
 
 PG_FUNCTION_INFO_V1(sofort_test_places);
 PG_FUNCTION_INFO_V1(sofort_test_milestone_bytes);
+PG_FUNCTION_INFO_V1(sofort_test_placements_asked);
 
 static void
 put(ReturnSetInfo *set, const char *class, const void *start, Size bytes)
@@ -312,4 +313,27 @@ sofort_test_milestone_bytes(PG_FUNCTION_ARGS)
 	bytes = milestone_bytes(store_open(rel));
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64((int64) bytes);
+}
+
+/* Of columns of a table: where the index of the dictionary is to lie, if not in DRAM */
+Datum
+sofort_test_placements_asked(PG_FUNCTION_ARGS)
+{
+	Relation	rel = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	const StoreHeader *header;
+	StringInfoData text;
+
+	pool_require();
+	header = store_open(rel)->header;
+	initStringInfo(&text);
+	for (uint64 i = 0; i < pm_vector_count(&header->columns); i++)
+	{
+		const ColumnHeader *c = column_get(header, i);
+
+		if (c->state == COLUMN_LIVE && c->dict_placement > COLUMN_PLACEMENT(DICT_DRAM))
+			appendStringInfo(&text, "%d:%s ", c->attnum,
+							 dictionary_placement_name(c->dict_placement / COLUMN_PLACEMENT(0) - 1));
+	}
+	relation_close(rel, AccessShareLock);
+	PG_RETURN_TEXT_P(cstring_to_text(text.data));
 }

@@ -94,6 +94,10 @@ CREATE FUNCTION milestone_bytes(relation regclass)
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_milestone_bytes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION milestone_bytes(regclass) IS 'memory that the milestones of a table take';
 
+CREATE FUNCTION placements_asked(relation regclass)
+RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_placements_asked' LANGUAGE C STRICT;
+COMMENT ON FUNCTION placements_asked(regclass) IS 'where indexes of dictionaries are to lie, by column, if not in DRAM';
+
 CREATE FUNCTION age_outcomes(hours integer)
 RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_age_outcomes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION age_outcomes(integer) IS 'kept transactions that have ended did so that much earlier';

@@ -1,7 +1,8 @@
-# Flushes and drains of what recovers from a crash. Nothing but a crash at the right
-# moment, and the right statements after it, shows that they are needed: so each of
-# these recoveries is recorded by itself, and a call is left out of it (see t/160_power_cuts.pl,
-# which does the same with all that the workloads do).
+# Flushes and drains whose loss only a power cut at the right moment shows. Some are noticed
+# between two steps of a workload; others belong to what recovers from a crash, and show only
+# when that came at the right moment, and the right statements follow: each of these recoveries
+# is recorded by itself. The calls are left out in turn (see t/160_power_cuts.pl, which does the
+# same at any points of all workloads).
 use strict;
 use warnings;
 
@@ -21,6 +22,23 @@ my $long = $ENV{SOFORT_LONG};
 my $seed = $ENV{SOFORT_SEED} || int(rand(1_000_000));
 diag("seed $seed (SOFORT_SEED)");
 
+# workload, first and last step to look at, calls that must be noticed there
+my @moments = (
+	[ 'flushes', 'placed: a rewrite', 'placed: a rewrite', 'store/dict_table.c:store_inherit_placements:flush:1' ],
+	[ 'flushes', 'placed: before', 'placed: it is', 'store/dict_table.c:store_place_dictionary:flush:1',
+		'store/dict_table.c:store_place_dictionary:drain:1' ],
+	[ 'flushes', 'valued: ', 'last', 'store/dict_table.c:dict_tables_enter:flush:1' ],
+	[ 'flushes', 'links: used', 'links: used', 'store/vacuum.c:dissolve_chain:flush:2' ],
+	[ 'flushes', 'straddle: its', 'straddle: and it', 'store/row.c:prepare_row:flush:1', 'store/row.c:prepare_row:drain:1' ],
+	[ 'flushes', 'pruned: old', 'pruned: others', 'store/chain.c:store_link:drain:1' ],
+	[ 'flushes', 'btree: others flush', 'btree: it goes', 'store/row.c:store_insert:drain:1' ],
+	[ 'flushes', 'follow: new keys', 'follow: an old', 'store/ops.c:undo_end:drain:1' ],
+	[ 'flushes', 'counted: used', 'counted: others again', 'store/workload.c:workload_save:drain:1' ],
+	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
+	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:tcb_activate:drain:1' ],
+	[ 'corners', 'taken back', 'undone', 'txn/commit.c:durable_error_context:drain:1' ],
+);
+
 # workload, first step, flush whose lines are on their way, what is lost then (power: these
 # lines; killed: nothing yet, the power fails later), statements that follow, calls that must be noticed
 my @recoveries = (
@@ -36,21 +54,50 @@ my @recoveries = (
 		'pmem/slab.c:slab_free_owner:flush:2' ],
 	[ 'flushes', 'entered: a new', 'pmem/vector.c:pm_vector_publish:flush:1', 'killed', 'attached',
 		'store/dictionary.c:flush_found:flush:1', 'store/dictionary.c:flush_found:drain:1' ],
+	[ 'flushes', 'extended: a block', 'store/block.c:block_set_count:flush:1', 'killed', 'block',
+		'store/registry.c:store_startup:flush:1' ],
+	[ 'flushes', 'pruned: old', 'store/chain.c:store_link:flush:1', 'killed', 'orphans',
+		'store/chain.c:chain_flush:flush:1', 'store/vacuum.c:is_orphan:drain:1' ],
 	[ 'flushes', 'undone rows', 'store/ops.c:undo_begin:flush:1', 'killed', 'rows',
-		'store/ops.c:undo_rows:flush:1' ],
+		'store/ops.c:undo_rows:flush:1', 'txn/recover.c:resolve_slot:drain:1' ],
 	[ 'flushes', 'straddle: and', 'txn/tcb.c:txn_publish_state:flush:1', 'killed', '',
 		'txn/recover.c:persist_tcbs:flush:1', 'txn/recover.c:persist_tcbs:drain:1' ],
 );
 
 my %run;
 my $n = 0;
+my %tries = (tries => $long ? 40 : 20, seed => 1);
+
+# Recorded once
+sub recorded
+{
+	my ($workload) = @_;
+	return $run{$workload} ||= Medium->record($workload, script => "$FindBin::RealBin/medium/workloads/$workload.sql");
+}
+
+sub are_noticed
+{
+	my ($what, %outcome) = @_;
+	is($outcome{$_}[0], 'caught', "$what: it is noticed when $_ is left out") foreach sort keys %outcome;
+	return;
+}
+
+foreach my $m (@moments)
+{
+	my ($workload, $from, $to, @calls) = @$m;
+
+	next if !$long && ($n++ % 4 != $seed % 4 || $workload ne 'flushes');
+	my %outcome = recorded($workload)->calls(only => \@calls, from => $from, to => $to, %tries);
+	is(scalar(keys %outcome), scalar(@calls), "$from: the sources have these calls");
+	are_noticed($from, %outcome);
+}
+
 foreach my $r (@recoveries)
 {
 	my ($workload, $step, $flush, $how, $after, @calls) = @$r;
 
 	next if !$long && $n++ % 4 != $seed % 4;
-	$run{$workload} ||= Medium->record($workload, script => "$FindBin::RealBin/medium/workloads/$workload.sql");
-	my $run = $run{$workload};
+	my $run = recorded($workload);
 	my %kills = $run->kills(from => $step, first => 1);
 	ok(defined $kills{$flush}, "$step: $flush is interrupted") or next;
 	my $again = $run->again(
@@ -59,8 +106,9 @@ foreach my $r (@recoveries)
 	ok(defined $again, "$step: the server recovers when $flush was interrupted") or next;
 	my ($images, $bad, $text) = $again->enumerate(rotate => 1, every => int($again->{drains} / 12) || 1, seed => $seed);
 	is($bad, 0, "$step: $images images of what follows") or diag(substr($text, 0, 3000));
-	my %outcome = $again->calls(only => \@calls, tries => $long ? 40 : 20, seed => 1);
-	is($outcome{$_}[0], 'caught', "it is noticed when $_ is left out") foreach @calls;
+	my %outcome = $again->calls(only => \@calls, %tries);
+	is(scalar(keys %outcome), scalar(@calls), "$step: the sources have these calls");
+	are_noticed($step, %outcome);
 	$again->remove;
 }
 $_->remove foreach values %run;

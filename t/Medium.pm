@@ -175,12 +175,12 @@ sub kills
 	return %kills;
 }
 
-# Names of the calls that the run made at least once
+# Calls of the sources: (name => how often the run made it)
 sub calls_made
 {
 	my ($self) = @_;
 	my %all = $self->calls(list => 1);
-	return grep { $all{$_}[1] > 0 } sort keys %all;
+	return map { $_ => $all{$_}[1] } keys %all;
 }
 
 sub remove

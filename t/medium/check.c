@@ -711,7 +711,7 @@ try_points(const char *call, Survival survival, const Point *points, unsigned n)
 static const char *
 try_call(const char *call)
 {
-	static const Survival order[] = {SURVIVES_ALL, SURVIVES_NONE, SURVIVES_HALF};
+	static const Survival order[] = {SURVIVES_ALL, SURVIVES_NONE, SURVIVES_LATER, SURVIVES_HALF};
 	static Point points[100000];
 	bool		any = false;
 	unsigned	i;
@@ -719,7 +719,7 @@ try_call(const char *call)
 	if (log_calls_made(call) == 0)
 		return "never made";
 	image_leave_out(call);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 4; i++)
 	{
 		unsigned	n = find_points(order[i] != SURVIVES_NONE, points, 100000);
 
@@ -878,6 +878,7 @@ again_main(int argc, char **argv)
 	uint64_t	answered;
 
 	begin(argc, argv);
+	image_leave_out(one_call);
 	if (only_killed)
 		only_survival = SURVIVES_ALL;
 	if (!out_dir || only_survival < 0 || !go_to(&cut, only_cut, only_survival))

@@ -25,7 +25,7 @@
 #define PAGE_LINES	(PAGE / SHADOW_LINE)
 #define MAX_PAGES	(1 << 20)
 
-const char *const survival_name[SURVIVALS] = {"none", "half", "torn", "all"};
+const char *const survival_name[SURVIVALS + 1] = {"none", "half", "torn", "all", "later"};
 
 static const ShadowHeader *header;
 static uint64_t pool_bytes;
@@ -64,12 +64,14 @@ typedef struct Lost
 {
 	uint64_t	offset;
 	uint64_t	since;			/* drain */
+	uint64_t	word[SHADOW_LINE / 8];	/* what should have become durable */
 } Lost;
 
 static Lost *lost;
 static unsigned nlost;
 static unsigned lost_space;
-static unsigned char *is_lost;	/* per line */
+static unsigned char *is_lost;	/* per line; LOST_LATER: it was stored to since */
+#define LOST_LATER	2
 
 static void *
 sparse(uint64_t bytes)
@@ -408,6 +410,7 @@ note_lost(const ShadowRecord *r)
 			lost = reallocate(lost, lost_space * sizeof(Lost));
 		}
 		lost[nlost].offset = line[i].offset;
+		memcpy(lost[nlost].word, line[i].word, SHADOW_LINE);
 		lost[nlost++].since = drains;
 	}
 }
@@ -633,13 +636,23 @@ survive_page(char *page, uint64_t at, Survival survival, uint64_t *random)
 		return;
 	for (k = 0; k < PAGE_LINES; k++, line++)
 	{
-		if (is_lost[line])
+		if (is_lost[line] && (survival != SURVIVES_LATER || is_lost[line] != LOST_LATER))
 			continue;
-		if (survival == SURVIVES_ALL)
+		if (survival >= SURVIVES_ALL)
 			memcpy(page + k * SHADOW_LINE, stored + at + k * SHADOW_LINE, SHADOW_LINE);
 		else if (random_next(random) & 0x100)
 			history_pick(line, survival == SURVIVES_TORN, random, page + k * SHADOW_LINE);
 	}
+}
+
+static void
+find_stored_later(void)
+{
+	unsigned	i;
+
+	for (i = 0; i < nlost; i++)
+		is_lost[lost[i].offset / SHADOW_LINE] =
+			memcmp(stored + lost[i].offset, lost[i].word, SHADOW_LINE) != 0 ? LOST_LATER : 1;
 }
 
 /*
@@ -659,6 +672,7 @@ image_write(const char *path, Survival survival, uint64_t seed)
 	if (fd < 0 || ftruncate(fd, (off_t) pool_bytes) != 0)
 		die("%s: %s", path, strerror(errno));
 	(void) random_next(&random);
+	find_stored_later();
 	sort_pages();
 	for (i = 0; i < npages; i++)
 	{

@@ -36,7 +36,7 @@
  *	cut=N survival=0..3	one point only
  *	from=STEP to=STEP	only from the begin of one step to the end of another
  *	script=FILE	again: steps that follow the recovery (record.c)
- *	call=NAME	a call that is left out; for calls also several, with commas
+ *	call=NAME	a call that is left out (by again: in what it starts from); for calls also several, with commas
  *	drop=N		one flush in N is left out; stops when that was noticed
  *	list=1		only names of calls, and how often they were made
  *	first=1		kills: of each flush the first point

@@ -22,10 +22,12 @@ typedef enum Survival
 	SURVIVES_HALF,				/* of each what it held at some moment since */
 	SURVIVES_TORN,				/* the same, or something between two moments */
 	SURVIVES_ALL,
-	SURVIVALS
+	SURVIVALS,
+	SURVIVES_LATER = SURVIVALS	/* all; also what was stored to a line after the
+								 * drain that was left out should have had it */
 } Survival;
 
-extern const char *const survival_name[SURVIVALS];
+extern const char *const survival_name[SURVIVALS + 1];
 
 /* image.c: the medium at any point of the log */
 typedef struct Cut

@@ -92,8 +92,8 @@ SELECT 1;
 
 -- step links
 CREATE TABLE links (id int PRIMARY KEY, v int) USING sofort;
--- step links: roots
-INSERT INTO links SELECT i, i FROM generate_series(1, 6) i;
+-- step links: roots, whose links are a line
+INSERT INTO links SELECT i, i FROM generate_series(1, 8) i;
 -- step links: second versions
 UPDATE links SET v = v + 1;
 -- step links: third versions
@@ -102,6 +102,12 @@ UPDATE links SET v = v + 1;
 DELETE FROM links;
 -- step links: they are taken apart
 VACUUM links;
+-- step links: time goes by
+INSERT INTO q VALUES (602, 1, 'others');
+-- step links: and more @10
+INSERT INTO q VALUES (603, 1, 'others');
+-- step links: so that it is usable
+VACUUM q;
 -- step links: all of their rows are used again
 INSERT INTO links SELECT 10 + i, i FROM generate_series(1, 18) i;
 -- step links: once more
@@ -110,21 +116,107 @@ UPDATE links SET v = v + 1;
 DELETE FROM links;
 -- step links: apart
 VACUUM links;
+-- step links, twice: time goes by
+INSERT INTO q VALUES (604, 1, 'others');
+-- step links, twice: and more @10
+INSERT INTO q VALUES (605, 1, 'others');
+-- step links, twice: so that it is usable
+VACUUM q;
 -- step links: used
 INSERT INTO links SELECT 40 + i, i FROM generate_series(1, 36) i;
 
 -- step straddle
-CREATE TABLE straddle (a int8, b int8, c int8) USING sofort;
--- step straddle: rows whose words lie in two lines
-INSERT INTO straddle SELECT i, i, i FROM generate_series(1, 16) i;
--- step straddle: and their versions
-UPDATE straddle SET b = b + 1;
--- step straddle: they die
-DELETE FROM straddle;
--- step straddle: are freed
+CREATE TABLE straddle (a int8, b int8) USING sofort;
+-- step straddle: rows, of which one has its words in two lines
+INSERT INTO straddle SELECT i, i FROM generate_series(1, 8) i;
+-- step straddle: version 1
+UPDATE straddle SET b = b + 1 WHERE a = 1;
+-- step straddle: version 2
+UPDATE straddle SET b = b + 1 WHERE a = 2;
+-- step straddle: version 3
+UPDATE straddle SET b = b + 1 WHERE a = 3;
+-- step straddle: version 4
+UPDATE straddle SET b = b + 1 WHERE a = 4;
+-- step straddle: version 5
+UPDATE straddle SET b = b + 1 WHERE a = 5;
+-- step straddle: version 6
+UPDATE straddle SET b = b + 1 WHERE a = 6;
+-- step straddle: and a version between others; it dies
+DELETE FROM straddle WHERE a = 4;
+-- step straddle: is freed
 VACUUM straddle;
--- step straddle: and used
-INSERT INTO straddle SELECT i, i, i FROM generate_series(101, 132) i;
+-- step straddle: time goes by
+INSERT INTO q VALUES (606, 1, 'others');
+-- step straddle: and more @10
+INSERT INTO q VALUES (607, 1, 'others');
+-- step straddle: so that it is usable
+VACUUM q;
+-- step straddle: its root is used
+INSERT INTO straddle VALUES (101, 0);
+-- step straddle: and it
+INSERT INTO straddle VALUES (102, 0);
+
+-- step pruned
+CREATE TABLE pruned (id int, v int) USING sofort;
+-- step pruned: a row
+INSERT INTO pruned VALUES (1, 1);
+-- step pruned: an old snapshot @2
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*) FROM q;
+-- step pruned: version 1
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 2
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 3
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 4
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 5
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 6
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 7
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 8
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 9
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 10
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 11
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 12
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 13
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 14
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 15
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 16
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 17
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 18
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 19
+UPDATE pruned SET v = v + 1;
+-- step pruned: version 20
+UPDATE pruned SET v = v + 1;
+-- step pruned: the snapshot goes @2
+COMMIT;
+-- step pruned: old versions are freed @9
+VACUUM pruned;
+-- step pruned: time goes by
+INSERT INTO q VALUES (608, 1, 'others');
+-- step pruned: and more @10
+INSERT INTO q VALUES (609, 1, 'others');
+-- step pruned: so that it is usable
+VACUUM q;
+-- step pruned: and used
+INSERT INTO pruned VALUES (2, 1), (3, 1);
+-- step pruned: others
+INSERT INTO q VALUES (401, 1, 'others');
 
 -- step wide
 CREATE TABLE wide (id int PRIMARY KEY, a int8, b int8, c int8, d int8, e int8, f int8, g int8, h int8) USING sofort;
@@ -144,6 +236,8 @@ BEGIN;
 INSERT INTO bt VALUES (100, 100);
 -- step btree: others flush its WAL
 CREATE TABLE sometable (id int) USING heap;
+-- step btree: and drain
+INSERT INTO q VALUES (402, 1, 'others');
 -- step btree: it goes @2
 ROLLBACK;
 -- step btree: new keys of an open transaction @2
@@ -158,6 +252,13 @@ ROLLBACK;
 UPDATE follow SET id = 10 WHERE id = 1;
 -- step follow: another new key
 UPDATE follow SET id = 11 WHERE id = 10;
+
+-- step follow: new keys, undone @12
+BEGIN;
+UPDATE follow SET id = id + 100;
+ROLLBACK;
+-- step follow: others
+INSERT INTO q VALUES (406, 1, 'others');
 
 -- step follow: an old snapshot @2
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -289,5 +390,7 @@ DELETE FROM wide WHERE id = 300;
 ROLLBACK;
 -- step undone rows: others @6
 INSERT INTO q VALUES (441, 1, 'others');
+-- step valued: values that are new @9
+INSERT INTO placed SELECT 3000 + i, 'another value ' || i, i FROM generate_series(1, 60) i;
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
