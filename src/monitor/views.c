@@ -211,7 +211,8 @@ put_column(void *arg, const StoreColumnInfo *info)
 	ReturnSetInfo *rsinfo = arg;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {0};
-	bool		has_dictionary = info->encoding && strcmp(info->encoding, "dictionary") == 0;
+	/* perhaps in older blocks only */
+	bool		has_dictionary = info->placement != NULL;
 
 	values[0] = Int16GetDatum((int16) info->attnum);
 	values[1] = ObjectIdGetDatum(info->type_oid);
@@ -227,8 +228,8 @@ put_column(void *arg, const StoreColumnInfo *info)
 		values[6] = CStringGetTextDatum(info->reason);
 	else
 		nulls[6] = true;
-	nulls[7] = !has_dictionary || info->placement == NULL;
-	if (!nulls[7])
+	nulls[7] = !has_dictionary;
+	if (has_dictionary)
 		values[7] = CStringGetTextDatum(info->placement);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

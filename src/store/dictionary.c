@@ -17,6 +17,10 @@
 
 #include "dict_table.h"
 
+/* A dictionary of fewer values is never crowded. */
+#define CROWD_MIN		1024
+#define CROWD_ROWS		3		/* for each value */
+
 int			sofort_dictionary_placement = DICT_DRAM;
 
 void *
@@ -319,6 +323,18 @@ dictionary_free_index(DictIndex *index)
 	arena_free(index);
 }
 
+/* Structure lock held; NULL: not yet. */
+DictIndex *
+dictionary_index_of(StoreShared *shared, const DictionaryHeader *dictionary)
+{
+	DictIndex  *index;
+
+	for (index = shared->dictionaries; index != NULL; index = index->next)
+		if (index->dictionary == dictionary)
+			break;
+	return index;
+}
+
 static bool
 dictionary_is_indexed(StoreShared *shared, const DictionaryHeader *dictionary)
 {
@@ -326,9 +342,7 @@ dictionary_is_indexed(StoreShared *shared, const DictionaryHeader *dictionary)
 	bool		result;
 
 	LWLockAcquire(structure_lock(shared->id), LW_SHARED);
-	for (index = shared->dictionaries; index != NULL; index = index->next)
-		if (index->dictionary == dictionary)
-			break;
+	index = dictionary_index_of(shared, dictionary);
 	result = index != NULL && index->table != NULL;
 	LWLockRelease(structure_lock(shared->id));
 	return result;
@@ -366,9 +380,7 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 	DictIndex  *index;
 
 	LWLockAcquire(structure_lock(shared->id), LW_EXCLUSIVE);
-	for (index = shared->dictionaries; index != NULL; index = index->next)
-		if (index->dictionary == dictionary)
-			break;
+	index = dictionary_index_of(shared, dictionary);
 	if (index == NULL)
 	{
 		index = arena_alloc(sizeof(DictIndex), ARENA_ZERO);
@@ -418,6 +430,23 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
 }
 
 /* ---- adding ---- */
+
+/*
+ * Are there too few rows for so many values?  Then the values hardly repeat any
+ * more, and no new one is added.  Live rows are those of ended transactions, and
+ * own_rows, which this one has reserved; at least half of the places for rows,
+ * because others may be loading, too.
+ */
+bool
+dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows)
+{
+	/* no lock: a value more or less does not matter */
+	int64		values = (int64) pm_vector_count(&index->dictionary->values) - index->nfree;
+	int64		live = (int64) pg_atomic_read_u64(&shared->live) + (int64) own_rows;
+	int64		places = (int64) store_block_count(shared->header) * SOFORT_BLOCK_ROWS;
+
+	return values >= CROWD_MIN && values * CROWD_ROWS >= Max(live, places / 2);
+}
 
 /*
  * A value of fixed length and its check.  Where another value was, the check is 0
@@ -512,6 +541,7 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 	}
 	else
 		pm_vector_publish(&d->values, code + 1);
+	index->longest = Max(index->longest, (uint32) len);
 	SOFORT_STOP("dictionary-value-durable");
 	dict_tables_enter(index, hash, code);
 	LWLockRelease(lock);
@@ -521,17 +551,21 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 
 /*
  * Code of a value, added if it is new.  DICT_FULL if it is new and its code
- * would not be below limit.  The caller is inside an epoch, and will not give
+ * would not be below limit, or there are too many values (own_rows: see
+ * dictionary_is_crowded()).  The caller is inside an epoch, and will not give
  * the code to a reader before its own row is written.
  */
 uint32
-dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len, uint64 limit)
+dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len, uint64 limit,
+				uint64 own_rows)
 {
 	uint64		hash = dict_hash(bytes, len);
 	uint32		found = look_up(index, hash, bytes, len);
 
 	if (likely(found != 0))
 		return found - 1 < limit ? found - 1 : DICT_FULL;
+	if (dictionary_is_crowded(shared, index, own_rows))
+		return DICT_FULL;
 	return add_value(shared, index, hash, bytes, len, limit);
 }
 
@@ -556,7 +590,7 @@ load_bytes(const void *p, int len)
  */
 uint32
 dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, int len,
-					  const char *values, uint32 n, uint64 limit)
+					  const char *values, uint32 n, uint64 limit, uint64 own_rows)
 {
 	uint64		raw = load_bytes(bytes, len);
 	uint64		hash = dict_mix(raw);
@@ -576,5 +610,5 @@ dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, 
 			return code < limit ? code : DICT_FULL;
 		}
 	}
-	return dictionary_code(shared, index, bytes, len, limit);
+	return dictionary_code(shared, index, bytes, len, limit, own_rows);
 }

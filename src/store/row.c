@@ -179,13 +179,15 @@ encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p
 	{
 		store_att_byval(buffer, value, a->attlen);
 		code = dictionary_code_byval(store->shared, plan->index[i], buffer, a->attlen,
-									 plan->plan[i].values, plan->plan[i].chunk0, limit);
+									 plan->plan[i].values, plan->plan[i].chunk0, limit,
+									 store->local->reserved);
 	}
 	else
 	{
 		bytes = value_bytes(column_get(store->header, store->local->column[i]), value, &len,
 							buffer);
-		code = dictionary_code(store->shared, plan->index[i], bytes, len, limit);
+		code = dictionary_code(store->shared, plan->index[i], bytes, len, limit,
+							   store->local->reserved);
 	}
 	if (code == DICT_FULL)
 		return false;
@@ -471,6 +473,10 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 		space_reserve(rel, store, SOFORT_BLOCK_ROWS);
 	r = place_row(rel, store, values, isnull, NULL, ref);
 	finish_row(store, r, ref, begin & ~BEGIN_HEAP_ONLY, end);
+	/* words of this transaction are counted when they become stamps */
+	if (WORD_TAG(begin) == WORD_TAG_STAMP)
+		stats_count(store->shared, WORD_TAG(end) != WORD_TAG_STAMP,
+					WORD_TAG(end) == WORD_TAG_STAMP);
 }
 
 /*

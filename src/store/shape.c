@@ -368,16 +368,19 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 
 	if (choice->encoding == ENCODING_DICTIONARY)
 	{
-		DictionaryHeader *d = pm_deref(choice->dictionary);
-		uint64		rows = store_block_count(store->header) * SOFORT_BLOCK_ROWS;
+		const DictIndex *index = dictionary_index_of(store->shared, pm_deref(choice->dictionary));
 		int			wider = choice->width * 2;
 
+		Assert(index != NULL);	/* it has refused a value */
 		/* still narrower than the value, and still repeating? */
-		if (wider <= 4 && (c->attlen < 0 || wider < c->attlen) && pm_vector_count(&d->values) * 2 < rows)
+		if (wider <= 4 && (c->attlen < 0 || wider < c->attlen) &&
+			!dictionary_is_crowded(store->shared, index, store->local->reserved))
 		{
 			choice->width = wider;
 			return;
 		}
+		/* as far as we know the others, the next will be like them */
+		size = Max(size, index->longest);
 	}
 	if (value_packable(c) && choice->encoding != ENCODING_REFERENCE &&
 		size + 1 <= STORE_INLINE_MAX)

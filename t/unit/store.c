@@ -170,15 +170,15 @@ op_add(void)
 	epoch_enter();
 	added = attlen == 2 || attlen == 4 || attlen == 8 ?
 		dictionary_code_byval(shared, dict_index, bytes, attlen, pm_vector_get(&dictionary()->values, 0),
-							  (uint32) Min(pm_vector_count(&dictionary()->values), 256), CODES) :
-		dictionary_code(shared, dict_index, bytes, len, CODES);
+							  (uint32) Min(pm_vector_count(&dictionary()->values), 256), CODES, 0) :
+		dictionary_code(shared, dict_index, bytes, len, CODES, 0);
 	epoch_exit();
 	/* its own row, or that of another process, which finds the code, is committed */
 	if (random_below(2))
 	{
 		server_become(2);
 		epoch_enter();
-		check(dictionary_code(shared, dict_index, bytes, len, CODES) == added);
+		check(dictionary_code(shared, dict_index, bytes, len, CODES, 0) == added);
 		epoch_exit();
 	}
 	pm_drain();
@@ -452,11 +452,52 @@ test_dictionary_limits(void **state)
 		op_add();
 		assert_int_equal(added, seen[value]);
 	}
-	assert_int_equal(dictionary_code(shared, dict_index, "new", 3, VALUES), DICT_FULL);
-	assert_int_equal(dictionary_code(shared, dict_index, bytes, bytes_of(9, bytes), 9), DICT_FULL);
-	assert_int_equal(dictionary_code(shared, dict_index, bytes, bytes_of(9, bytes), 10), 9);
-	assert_int_equal(dictionary_code(shared, dict_index, "", 0, CODES), VALUES);
-	assert_int_equal(dictionary_code(shared, dict_index, "", 0, CODES), VALUES);
+	assert_int_equal(dictionary_code(shared, dict_index, "new", 3, VALUES, 0), DICT_FULL);
+	assert_int_equal(dictionary_code(shared, dict_index, bytes, bytes_of(9, bytes), 9, 0), DICT_FULL);
+	assert_int_equal(dictionary_code(shared, dict_index, bytes, bytes_of(9, bytes), 10, 0), 9);
+	assert_int_equal(dictionary_code(shared, dict_index, "", 0, CODES, 0), VALUES);
+	assert_int_equal(dictionary_code(shared, dict_index, "", 0, CODES, 0), VALUES);
+}
+
+/*
+ * A new value is not added where there are fewer than three rows for each: those of
+ * ended transactions and our own, or half of the places.
+ */
+static void
+test_dictionary_crowded(void **state)
+{
+	int64		value;
+
+	attlen = 8;
+	placement = DICT_DRAM;
+	begin_dictionary();
+	for (value = 0; value < 1024; value++)
+		assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), value);
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), DICT_FULL);
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 3 * 1024), DICT_FULL);
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 3 * 1024 + 1), 1024);
+	pg_atomic_write_u64(&shared->live, 3 * 1025 - 10);
+	value++;
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 10), DICT_FULL);
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 11), 1025);
+	/* a counter that undershot */
+	pg_atomic_write_u64(&shared->live, (uint64) -10);
+	value++;
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 5), DICT_FULL);
+	block_set_count(header, 25);
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 5), 1026);
+	block_set_count(header, 24);
+	value++;
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 5), DICT_FULL);
+	block_set_count(header, 0);
+	/* values that are there are found, and codes whose values were freed count no more */
+	value = 7;
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), 7);
+	memset(unused, 0, sizeof(unused));
+	unused[1] = ~UINT64CONST(0);
+	op_free_values();
+	value = 1027;
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), 64);
 }
 
 /*
@@ -826,7 +867,8 @@ test_code_columns(void **state)
 				if (i == 1)
 					value_of[i] = attlen == 2 ? PG_INT16_MAX : attlen == 4 ? PG_INT32_MAX : PG_INT64_MAX;
 				epoch_enter();
-				assert_int_equal(dictionary_code(shared, dict_index, &value_of[i], attlen, CODES), i);
+				assert_int_equal(dictionary_code(shared, dict_index, &value_of[i], attlen, CODES,
+												 3 * lengthof(value_of)), i);
 				epoch_exit();
 			}
 			for (int width = nvalues[n] <= 256 ? 1 : 2; width <= 4; width *= 2)
@@ -1032,6 +1074,7 @@ main(void)
 		cmocka_unit_test(test_replaced_values),
 		cmocka_unit_test_setup_teardown(test_dictionary_limits, begin, end),
 		cmocka_unit_test(test_lost_replacements),
+		cmocka_unit_test_setup_teardown(test_dictionary_crowded, begin, end),
 		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test_setup_teardown(test_truncation, begin, end),
 		cmocka_unit_test_setup_teardown(test_plain_columns, begin, end),

@@ -124,6 +124,7 @@ typedef struct DictIndex
 	uint32		nfree;			/* codes to be given out again, descending */
 	uint32	   *free;
 	uint32		nfree_size;
+	uint32		longest;		/* bytes, of the values that were added since the start */
 
 	/* of VACUUM */
 	DictStep	step;
@@ -518,9 +519,12 @@ extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column);
 extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary);
 #define DICT_FULL		PG_UINT32_MAX
 extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len,
-							  uint64 limit);
+							  uint64 limit, uint64 own_rows);
 extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes,
-									int len, const char *values, uint32 n, uint64 limit);
+									int len, const char *values, uint32 n, uint64 limit,
+									uint64 own_rows);
+extern DictIndex *dictionary_index_of(StoreShared *shared, const DictionaryHeader *dictionary);
+extern bool dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows);
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
 extern bool dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash);
 extern void dictionary_free_index(DictIndex *index);
