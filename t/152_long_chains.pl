@@ -142,6 +142,75 @@ sql('VACUUM hot; SELECT txid_current(); VACUUM hot; SELECT txid_current(); VACUU
 cmp_ok(sql(q{SELECT sofort_test.milestone_bytes('hot')}), '<=', $idle, 'go when the chain is short again');
 is($node->verify_problems, '', 'updates that failed: verify');
 
+# ---- many versions that lie before their row: VACUUM, VACUUM FULL and CLUSTER walk their chain once ----
+# Cache misses of a statement, in a session of its own
+sub misses_of
+{
+	my ($statement) = @_;
+	my ($before, $after) = split /\n/, sql("SET sofort.scm_read_latency = 1; SELECT read_delays FROM sofort_test.flush_counters(); $statement; SELECT read_delays FROM sofort_test.flush_counters()");
+	return $after - $before;
+}
+
+# Rows 1 to $n are free, and take $n versions of the row that lies behind them.
+sub far_versions
+{
+	my ($n) = @_;
+	sql(qq{DROP TABLE IF EXISTS far; CREATE TABLE far (id int PRIMARY KEY, n int) USING sofort;
+		INSERT INTO far SELECT i, 0 FROM generate_series(1, $n) i; INSERT INTO far VALUES (0, 0);
+		DELETE FROM far WHERE id > 0});
+	sql('VACUUM far; SELECT txid_current()') foreach (1 .. 3);
+	my $holder = $node->background_psql('postgres');
+	$holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hot');
+	sql("DO \$\$BEGIN FOR r IN 1 .. $n LOOP UPDATE far SET n = n + 1 WHERE id = 0; COMMIT; END LOOP; END\$\$");
+	return $holder;
+}
+my %misses;
+foreach my $n (1000, 4000)
+{
+	my $holder = far_versions($n);
+	cmp_ok(sql('SELECT dead_rows FROM sofort.tables WHERE relation = $$far$$::regclass'), '>=', $n, "$n versions");
+	$misses{'VACUUM beside a snapshot that needs them'}{$n} = misses_of('VACUUM far');
+	foreach my $rewrite ('VACUUM FULL far', 'CLUSTER far USING far_pkey')
+	{
+		$holder->query_safe('COMMIT');
+		$holder->quit;
+		$holder = far_versions($n);
+		$misses{$rewrite}{$n} = misses_of($rewrite);
+		is(sql('SELECT count(*), max(n) FROM far'), "1|$n", "$rewrite: the row is right");
+		is($node->verify_problems, '', "$rewrite: verify");
+	}
+	$holder->query_safe('COMMIT');
+	$holder->quit;
+	$holder = far_versions($n);
+	$holder->query_safe('COMMIT');
+	$holder->quit;
+	$misses{'VACUUM'}{$n} = misses_of('VACUUM far');
+	is(sql('SELECT dead_rows <= 2 FROM sofort.tables WHERE relation = $$far$$::regclass'), 't', 'VACUUM frees them');
+	is(sql('SELECT count(*), max(n) FROM far'), "1|$n", 'VACUUM: the row is right');
+	is($node->verify_problems, '', 'VACUUM: verify');
+
+	# with versions that a younger snapshot needs above those that are dead
+	$holder = far_versions($n);
+	my $younger = $node->background_psql('postgres');
+	$younger->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hot');
+	sql("DO \$\$BEGIN FOR r IN 1 .. $n LOOP UPDATE far SET n = n + 1 WHERE id = 0; COMMIT; END LOOP; END\$\$");
+	$holder->query_safe('COMMIT');
+	$holder->quit;
+	$misses{'updates, when an older snapshot has ended'}{$n} = misses_of("DO \$\$BEGIN FOR r IN 1 .. $n LOOP UPDATE far SET n = n + 1 WHERE id = 0; COMMIT; END LOOP; END\$\$");
+	$misses{'VACUUM beside a younger snapshot'}{$n} = misses_of('VACUUM far');
+	is($younger->query_safe('SELECT max(n) FROM far'), $n, 'the younger snapshot sees its version');
+	$younger->query_safe('COMMIT');
+	$younger->quit;
+}
+foreach my $what (sort keys %misses)
+{
+	my ($few, $many) = ($misses{$what}{1000}, $misses{$what}{4000});
+	cmp_ok($many, '<', 6 * $few + 1000, "$what: $few cache misses with 1000 versions, $many with 4000");
+}
+# they look at the first versions only
+cmp_ok($misses{'updates, when an older snapshot has ended'}{1000}, '<', 100_000, '1000 updates do not walk through what the younger snapshot needs');
+sql('DROP TABLE far');
+
 # ---- all at once: what a snapshot has seen it sees again ----
 sql(q{CREATE TABLE many (id int PRIMARY KEY, n int, t text) USING sofort; INSERT INTO many SELECT i, 0, '0' FROM generate_series(1, 20) i;
 	CREATE PROCEDURE stir(updates int, seed float) LANGUAGE plpgsql AS $$

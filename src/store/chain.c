@@ -20,7 +20,8 @@
 
 #define PRUNE_MIN		5		/* unlink no fewer: each time costs a line */
 #define PRUNE_SEARCH	8		/* versions looked at for a dead one */
-#define PRUNE_MAX		1024	/* unlinked under one hold of the chain lock */
+#define PRUNE_MAX		1024	/* unlinked by one store, and under one hold of the chain lock */
+#define UNLINK_SEARCH	64		/* versions that updaters look at for dead ones to unlink */
 #define JUMP_AFTER		64		/* versions, then to a milestone */
 #define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
 
@@ -104,6 +105,7 @@ chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
 
 		if (!LINK_IS_SET(link) || !header_locate(header, LINK_ROW(link), &at))
 			return false;
+		pm_read_miss(HOP_MISSES);
 		if (link & LINK_ROOT)
 		{
 			*root = at;
@@ -130,6 +132,7 @@ chain_contains(const StoreHeader *header, const RowRef *root, uint64 row)
 			return true;
 		if (!header_locate(header, LINK_ROW(link), &at))
 			return false;
+		pm_read_miss(HOP_MISSES);
 		link = link_read(at.block, at.index);
 	}
 	return false;
@@ -294,6 +297,16 @@ created_by_ender(const RowWords *version, const RowWords *predecessor)
 }
 
 bool
+store_new_root(StoreDesc *store, const RowRef *ref, RowRef *successor)
+{
+	uint64	   *slot = successor_slot(ref->block, ref->index);
+
+	return slot != NULL && LINK_IS_SET(word_read(slot)) &&
+		store_locate(store, LINK_ROW(word_read(slot)), successor) &&
+		created_by_ender(successor->words, ref->words);
+}
+
+bool
 store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor)
 {
 	uint64		end = word_read(&ref->words->end);
@@ -305,34 +318,15 @@ store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor)
 		return false;
 	slot = successor_slot(ref->block, ref->index);
 	if (slot != NULL && LINK_IS_SET(word_read(slot)))
-		return store_locate(store, LINK_ROW(word_read(slot)), successor) &&
-			created_by_ender(successor->words, ref->words);
+		return store_new_root(store, ref, successor);
 	return store_locate(store, store_chain_root(store, ref), &root) &&
 		store_chain_newest(store, &root, successor) && successor->row != ref->row;
 }
 
 bool
-store_next_version(StoreDesc *store, const RowRef *ref, RowRef *next)
+store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *replaced)
 {
-	uint64	   *slot = successor_slot(ref->block, ref->index);
-	RowRef		at;
-	RowRef		older;
-
-	if (slot != NULL && LINK_IS_SET(word_read(slot)))
-		return store_successor(store, ref, next);
-	if (!store_locate(store, store_chain_root(store, ref), &at) ||
-		!store_chain_newest(store, &at, &at) || at.row == ref->row)
-		return false;
-	while (store_chain_older(store, &at, &older))
-	{
-		if (older.row == ref->row)
-		{
-			*next = at;
-			return created_by_ender(at.words, ref->words);
-		}
-		at = older;
-	}
-	return false;
+	return store_chain_older(store, ref, replaced) && created_by_ender(ref->words, replaced->words);
 }
 
 /* ---- changing; chain lock of the root held ---- */
@@ -402,6 +396,7 @@ skip_dead(StoreDesc *store, uint64 link, uint64 horizon, int *ndead)
 		   store_locate(store, LINK_ROW(link), &at) && is_heap_only(at.words) &&
 		   version_is_dead(at.words, horizon))
 	{
+		pm_read_miss(HOP_MISSES);
 		(*ndead)++;
 		link = link_read(at.block, at.index);
 	}
@@ -436,22 +431,30 @@ chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
 
 /*
  * VACUUM: bypass and free dead versions between the newest and the root.  As
- * long as it returns something there may be more.
+ * long as it returns something there may be more; nothing if this is no root (any
+ * more).  Who calls again walks past those that live again: so at least as many
+ * are freed.
  */
 int
 chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
+	uint64		begin = word_read(&root->words->begin);
 	uint64		link = link_read(root->block, root->index);
 	RowRef		at;
+	int			passed = 0;
 	int			freed = 0;
 
+	if (begin == WORD_EMPTY || (begin & BEGIN_HEAP_ONLY))
+		return 0;
 	/* the newest stays: the root's link must name a member */
-	while (freed < PRUNE_MAX && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+	while (freed < Max(PRUNE_MAX, passed) && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 		   store_locate(store, LINK_ROW(link), &at))
 	{
 		int			ndead;
 		uint64		stop;
 
+		pm_read_miss(HOP_MISSES);
+		passed++;
 		link = link_read(at.block, at.index);
 		stop = skip_dead(store, link, horizon, &ndead);
 		if (ndead > 0)
@@ -486,7 +489,8 @@ chain_flush(const StoreHeader *header, const RowRef *root)
 
 /*
  * The same for whoever frees them later: up to max versions are bypassed, into
- * dead[].  Flushed, not drained.  Nothing if this is no root (any more).
+ * dead[].  Flushed, not drained.  Nothing if this is no root (any more).  Beside an
+ * old snapshot what is dead may lie behind very many that are not: left to VACUUM.
  */
 int
 chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead, int max)
@@ -494,23 +498,26 @@ chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *
 	uint64		begin = word_read(&root->words->begin);
 	uint64		link;
 	RowRef		at;
+	int			passed = 0;
 	int			n = 0;
 
 	if (begin == WORD_EMPTY || (begin & BEGIN_HEAP_ONLY))
 		return 0;
 	link = link_read(root->block, root->index);
-	while (n < max && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+	while (n < max && passed++ < UNLINK_SEARCH && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 		   store_locate(store, LINK_ROW(link), &at))
 	{
 		int			before = n;
 		RowRef		next;
 
+		pm_read_miss(HOP_MISSES);
 		link = link_read(at.block, at.index);
 		while (n < max && LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
 			   store_locate(store, LINK_ROW(link), &next) && is_heap_only(next.words) &&
 			   version_is_dead(next.words, horizon))
 		{
 			dead[n++] = next;
+			pm_read_miss(HOP_MISSES);
 			link = link_read(next.block, next.index);
 		}
 		if (n > before)

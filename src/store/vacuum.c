@@ -81,20 +81,44 @@ chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	return dead;
 }
 
+/* Free what is dead between a chain's newest version and its root. */
+static int
+prune_chain(StoreDesc *store, const RowRef *root, uint64 horizon)
+{
+	int			total = 0;
+	int			freed;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		LWLockAcquire(chain_lock(store->id, root->row), LW_EXCLUSIVE);
+		freed = chain_remove_dead(store, root, horizon);
+		LWLockRelease(chain_lock(store->id, root->row));
+		total += freed;
+	} while (freed > 0);
+	return total;
+}
+
+/*
+ * A dead version that lies before its root, or behind one that was pruned too
+ * early: all that are dead in its chain go at once.  To look each up in the chain
+ * would take time with the square of their number.  Rows on the way to the root may
+ * be freed and filled again: then another chain is pruned, or none.
+ */
+static int
+prune_chain_of(StoreDesc *store, const RowRef *ref, uint64 horizon)
+{
+	RowRef		root;
+
+	return chain_root_of(store->header, ref, &root) ? prune_chain(store, &root, horizon) : 0;
+}
+
 static void
 prune_root(StoreDesc *store, const RowRef *ref, TxnVersionState state, uint64 horizon,
 		   StorePruneResult *result)
 {
-	int			freed = LINK_IS_SET(link_read(ref->block, ref->index)) ? 1 : 0;
-
-	while (freed > 0)
-	{
-		CHECK_FOR_INTERRUPTS();
-		LWLockAcquire(chain_lock(store->id, ref->row), LW_EXCLUSIVE);
-		freed = chain_remove_dead(store, ref, horizon);
-		LWLockRelease(chain_lock(store->id, ref->row));
-		result->nfreed += freed;
-	}
+	if (LINK_IS_SET(link_read(ref->block, ref->index)))
+		result->nfreed += prune_chain(store, ref, horizon);
 	if (state == VERSION_ABORTED ||
 		(state == VERSION_DEAD && chain_is_dead(store, ref, horizon)))
 		result->dead[result->ndead++] = ref->row;
@@ -117,10 +141,12 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	{
 		RowRef		ref;
 		TxnVersionState state;
+		uint64		begin;
 
 		if (!store_locate(store, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
 			continue;
-		if (word_read(&ref.words->begin) == WORD_EMPTY)
+		begin = word_read(&ref.words->begin);
+		if (begin == WORD_EMPTY)
 			continue;
 		state = txn_version_state(ref.words, horizon, NULL);
 		if (counting && state != VERSION_DEAD && state != VERSION_ABORTED)
@@ -131,10 +157,15 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 			result->nrecently_dead++;
 		if (state == VERSION_FREE)
 			continue;
-		if ((word_read(&ref.words->begin) & BEGIN_HEAP_ONLY) == 0)
+		if ((begin & BEGIN_HEAP_ONLY) == 0)
+		{
 			prune_root(store, &ref, state, horizon, result);
-		else if ((state == VERSION_DEAD || state == VERSION_ABORTED) &&
-				 free_if_orphan(store, &ref, horizon))
+			continue;
+		}
+		if (state == VERSION_DEAD)
+			result->nfreed += prune_chain_of(store, &ref, horizon);
+		if ((state == VERSION_DEAD || state == VERSION_ABORTED) &&
+			word_read(&ref.words->begin) == begin && free_if_orphan(store, &ref, horizon))
 			result->nfreed++;
 	}
 	stats_end_of_xact();

@@ -40,17 +40,21 @@ typedef struct CopyState
 	bool	   *isnull;
 	MemoryContext per_row;
 	TableCopyCounts *counts;
-	HTAB	   *copies;			/* CopiedVersion: what may be a successor */
+	HTAB	   *copies;			/* CopiedVersion: what has or may be a successor */
 	List	   *updates;		/* of CopiedUpdate */
 	MemoryContext updates_context;
 } CopyState;
 
+#define NOT_COPIED		PG_UINT64_MAX
+
 typedef struct CopiedVersion
 {
 	uint64		old_row;		/* key */
-	uint64		new_row;
+	uint64		new_row;		/* or NOT_COPIED */
+	uint64		next;			/* copy of what replaced it in its chain, or NOT_COPIED */
 } CopiedVersion;
 
+/* An update that made a new root. */
 typedef struct CopiedUpdate
 {
 	uint64		new_row;		/* of the updated version */
@@ -83,45 +87,66 @@ copy_begin(CopyState *copy, Relation from, StoreDesc *source, Relation to, Store
 	copy->updates_context = CurrentMemoryContext;
 }
 
+static CopiedVersion *
+copied_version(CopyState *copy, uint64 old_row)
+{
+	bool		found;
+	CopiedVersion *v = hash_search(copy->copies, &old_row, HASH_ENTER, &found);
+
+	if (!found)
+		v->new_row = v->next = NOT_COPIED;
+	return v;
+}
+
 /*
  * Remember what the chains of the copy need.  A version can only be the
  * successor of one that some snapshot still sees if its creator is as recent.
+ * Within a chain it leads to the one that it replaced: nobody walks.
  */
 static void
 note_copied(CopyState *copy, const RowRef *old, uint64 begin, uint64 end, uint64 new_row)
 {
-	RowRef		next;
+	RowRef		other;
 
 	if (WORD_TAG(begin) == WORD_TAG_PROGRESS || WORD_XID(begin) >= copy->horizon)
 	{
-		CopiedVersion *v = hash_search(copy->copies, &old->row, HASH_ENTER, NULL);
-
-		v->new_row = new_row;
+		copied_version(copy, old->row)->new_row = new_row;
+		if (store_replaced_version(copy->source, old, &other))
+			copied_version(copy, other.row)->next = new_row;
 	}
-	if (end != WORD_EMPTY && (end & END_UPDATED) &&
-		store_next_version(copy->source, old, &next))
+	if (end == WORD_EMPTY || (end & END_UPDATED) == 0)
+		return;
+	if (store_new_root(copy->source, old, &other))
 	{
 		MemoryContext saved = MemoryContextSwitchTo(copy->updates_context);
 		CopiedUpdate *u = palloc(sizeof(CopiedUpdate));
 
 		u->new_row = new_row;
-		u->old_successor = next.row;
+		u->old_successor = other.row;
 		copy->updates = lappend(copy->updates, u);
 		MemoryContextSwitchTo(saved);
 	}
+	else
+		copied_version(copy, old->row)->new_row = new_row;
 }
 
 static void
 link_copies(CopyState *copy)
 {
 	ListCell   *lc;
+	HASH_SEQ_STATUS status;
+	CopiedVersion *v;
 
+	hash_seq_init(&status, copy->copies);
+	while ((v = hash_seq_search(&status)) != NULL)
+		if (v->new_row != NOT_COPIED && v->next != NOT_COPIED)
+			store_set_successor(copy->target, v->new_row, v->next);
 	foreach(lc, copy->updates)
 	{
 		CopiedUpdate *u = lfirst(lc);
-		CopiedVersion *v = hash_search(copy->copies, &u->old_successor, HASH_FIND, NULL);
 
-		if (v != NULL)
+		v = hash_search(copy->copies, &u->old_successor, HASH_FIND, NULL);
+		if (v != NULL && v->new_row != NOT_COPIED)
 			store_set_successor(copy->target, u->new_row, v->new_row);
 	}
 	list_free_deep(copy->updates);

@@ -400,8 +400,11 @@ extern bool store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snaps
  * if there is none. */
 extern bool store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor);
 
-/* The version that came right after an updated one, wherever indexes lead. */
-extern bool store_next_version(StoreDesc *store, const RowRef *ref, RowRef *next);
+/* The same, of the latter only. */
+extern bool store_new_root(StoreDesc *store, const RowRef *ref, RowRef *successor);
+
+/* The version of its chain that this one has replaced, if both are still linked. */
+extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *replaced);
 
 /* ---- writing; the caller is inside txn_begin_write() ---- */
 
