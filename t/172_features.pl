@@ -70,6 +70,24 @@ $node->safe_psql('postgres', q{CREATE TABLE e (id int PRIMARY KEY, n int) USING 
 			END;
 		END LOOP;
 	END $$});
+
+# What the session's memory grows by, at each block, with the transaction open
+sub bytes_per_block
+{
+	my ($am) = @_;
+	my ($before, $after) = split /\n/, $node->safe_psql('postgres', qq{
+		ALTER TABLE e SET ACCESS METHOD $am;
+		BEGIN; CALL blocks(100);
+		SELECT sum(total_bytes) FROM pg_backend_memory_contexts;
+		TRUNCATE e; CALL blocks($rounds);
+		SELECT sum(total_bytes) FROM pg_backend_memory_contexts;
+		ROLLBACK});
+	return ($after - $before) / $rounds;
+}
+my ($sofort, $heap) = map { bytes_per_block($_) } ('sofort', 'heap');
+# (heap: ids of the subtransactions)
+cmp_ok($sofort, '<', $heap + 1, sprintf('an exception block takes %.2f bytes (heap: %.2f)', $sofort, $heap));
+$node->safe_psql('postgres', 'ALTER TABLE e SET ACCESS METHOD sofort');
 $node->safe_psql('postgres', "CALL blocks($rounds)");
 is($node->safe_psql('postgres', 'SELECT count(*), sum(n), sum(id % 2) FROM e'), join('|', ($rounds / 2) x 3), "$rounds exception blocks in one transaction");
 is($node->safe_psql('postgres', "BEGIN; CALL blocks(0); UPDATE e SET n = 2; ROLLBACK; SELECT sum(n) FROM e"), $rounds / 2, 'and one that is rolled back');

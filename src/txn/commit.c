@@ -159,25 +159,19 @@ stamp(void)
 {
 	bool		pure = My.stage == STAGE_COMMITTED;
 	bool		dropped = false;
+	TxnEntry	e;
 	int64		i;
 
 	SOFORT_STOP("commit-before-stamp");
-	write_set_read();
 	for (i = 0; i < My.nentries; i++)
-	{
-		const TxnEntry *e = &My.entries[i].entry;
-
-		if (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END)
-			TxnOps->stamp_rows(e, My.slot, My.generation, My.fxid);
-	}
+		if (write_set_entry(i, &e) && (e.kind == TXN_ENTRY_BEGIN || e.kind == TXN_ENTRY_END))
+			TxnOps->stamp_rows(&e, My.slot, My.generation, My.fxid);
 	SOFORT_STOP("commit-stamped");
 	for (i = 0; i < My.nentries; i++)
 	{
-		const TxnEntry *e = &My.entries[i].entry;
-
-		if (e->kind == TXN_ENTRY_DROP_STORE)
+		if (write_set_entry(i, &e) && e.kind == TXN_ENTRY_DROP_STORE)
 		{
-			TxnOps->drop_store(e->store);
+			TxnOps->drop_store(e.store);
 			dropped = true;
 		}
 	}

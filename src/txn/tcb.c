@@ -246,6 +246,7 @@ add_frame(SubTransactionId sub, CommandId first, bool exact)
 	My.maxframes = (int) max;
 	f = &My.frames[My.nframes++];
 	f->sub = sub;
+	f->first_entry = My.nentries;
 	f->first = first;
 	f->exact = exact;
 	f->mirrored = false;
@@ -444,7 +445,7 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	number = take_ring_place();
 	b = My.backend;
 	wal_cover_xid(My.fxid);
-	write_set_make_room(tcb, nentries);
+	write_set_attach(tcb);
 	if (My.nframes == 0)
 		add_frame(TopSubTransactionId, 0, false);
 
@@ -456,7 +457,7 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	My.slot = slot;
 	My.generation = generation;
 	My.tcb = tcb;
-	My.nentries = My.nunread = nentries;
+	My.nentries = nentries;
 	My.wrote = command > 0;
 	My.last_command = My.wrote ? command - 1 : 0;
 	mirror_begin_change(b);
@@ -678,16 +679,9 @@ txn_leave(void)
 	My.stage = STAGE_OPEN;
 	My.wrote = false;
 	My.nentries = 0;
-	My.nunread = 0;
 	My.nlocks = 0;
 	My.nframes = 0;
 	txn_new_statement();
-	if (My.maxentries > 65536)
-	{
-		pfree(My.entries);
-		My.entries = NULL;
-		My.maxentries = 0;
-	}
 	if (My.maxlocks > 65536)
 	{
 		pfree(My.locks);

@@ -259,14 +259,6 @@ extern const TxnStoreOps *TxnOps;
 
 /* ---- this transaction ---- */
 
-/* An entry of the write set, with what rolling back to a savepoint needs. */
-typedef struct LocalEntry
-{
-	TxnEntry	entry;
-	SubTransactionId sub;
-	TcbEntry   *durable;
-} LocalEntry;
-
 /* A LOCK word that this transaction wrote. */
 typedef struct LocalLock
 {
@@ -280,6 +272,8 @@ typedef struct LocalLock
 typedef struct TxnFrame
 {
 	SubTransactionId sub;
+	int64		first_entry;	/* of the write set; those behind it are its own,
+								 * or of what committed into it */
 	CommandId	first;			/* words of it have this command id or more */
 	bool		exact;			/* words of its parents may have it, too: log
 								 * single rows only */
@@ -314,10 +308,7 @@ typedef struct TxnLocal
 	int			maxframes;
 	TxnFrame   *frames;
 
-	int64		nentries;
-	int64		nunread;		/* the first of them are on the medium only */
-	int64		maxentries;
-	LocalEntry *entries;
+	int64		nentries;		/* in the TCB and in chunks */
 	int			nchunks;
 	int			maxchunks;
 	TcbChunk  **chunks;
@@ -382,8 +373,8 @@ extern void txn_forget_entry(StoreId store, uint64 row);
 extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
 						   CommandId from_command);
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
-extern void write_set_make_room(const Tcb *tcb, int64 n);
-extern void write_set_read(void);
+extern void write_set_attach(const Tcb *tcb);
+extern bool write_set_entry(int64 n, TxnEntry *e);
 extern TcbEntry *txn_chunk_entry(PMPtr *link, uint64 n);
 extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
 								   LockTupleMode mode);

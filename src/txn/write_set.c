@@ -5,7 +5,8 @@
  *
  * An entry names rows that may carry words of the transaction, a store or a
  * column that it made or drops, or locks that outlast a crash.  The first
- * entries are in the TCB, the others in a chain of chunks; the backend has a copy.
+ * entries are in the TCB, the others in a chain of chunks.  There is no copy in
+ * memory: that would grow with the rows, and with each subtransaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -73,29 +74,27 @@ durable_entry(int64 n)
 	return &My.chunks[n / TCB_CHUNK_ENTRIES]->entries[n % TCB_CHUNK_ENTRIES];
 }
 
+/* Entry n of this transaction; false if it was taken back. */
+bool
+write_set_entry(int64 n, TxnEntry *e)
+{
+	Assert(n < My.nentries);
+	return tcb_valid_entry(durable_entry(n), My.generation, e);
+}
+
 /* Append and flush, no drain. */
 void
 txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
-	LocalEntry *e;
 	TcbEntry   *d;
 	bool		first = !My.durable;
 
 	Assert(My.have_slot && My.stage == STAGE_OPEN);
-	My.entries = txn_grow(My.entries, My.nentries, &My.maxentries, sizeof(LocalEntry));
 	if (My.tcb == NULL)
 		My.tcb = txn_tcb_of_slot(My.slot);
 	d = durable_entry(My.nentries);
 	if (first)
 		tcb_activate();
-
-	e = &My.entries[My.nentries];
-	e->entry.store = store;
-	e->entry.kind = kind;
-	e->entry.row = row;
-	e->entry.count = count;
-	e->sub = my_frame()->sub;
-	e->durable = d;
 
 	entry_store(d, store, My.generation, kind, row, count);
 	if (first)
@@ -148,8 +147,6 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 
 	if (rows)
 	{
-		TxnEntry   *c;
-
 		if (is_covered(store, kind, row, count))
 			return false;
 		if (kind == TXN_ENTRY_END && count == 1 && is_hot(store, row))
@@ -158,8 +155,10 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 			count = SOFORT_BLOCK_ROWS;
 		}
 		txn_append_entry(store, kind, row, count);
-		c = &cover[cover_next++ % COVER_RANGES];
-		*c = My.entries[My.nentries - 1].entry;
+		cover[cover_next++ % COVER_RANGES] = (TxnEntry)
+		{
+			.store = store, .kind = kind, .row = row, .count = count
+		};
 	}
 	else
 		txn_append_entry(store, kind, row, count);
@@ -203,8 +202,9 @@ txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 
 /*
  * A claim has failed.  Where words of the parent may carry the same command id,
- * undoing the entry could hit the parent's claim of that very row: forget it
- * (the durable entry is harmless, all of the transaction is undone by a crash).
+ * undoing the entry could hit the parent's claim of that very row: take it back
+ * (should it stay on the medium it is harmless there, all of the transaction is
+ * undone by a crash).
  */
 void
 txn_forget_entry(StoreId store, uint64 row)
@@ -213,13 +213,14 @@ txn_forget_entry(StoreId store, uint64 row)
 
 	if (My.nframes == 0 || !my_frame()->exact)
 		return;
-	for (i = My.nentries - 1; i >= My.nunread && i >= My.nentries - 2; i--)
+	for (i = My.nentries - 1; i >= my_frame()->first_entry && i >= My.nentries - 2; i--)
 	{
-		TxnEntry   *e = &My.entries[i].entry;
+		TxnEntry	e;
 
-		if (e->kind == TXN_ENTRY_END && e->store == store && e->row == row && e->count == 1)
+		if (write_set_entry(i, &e) && e.kind == TXN_ENTRY_END && e.store == store &&
+			e.row == row && e.count == 1)
 		{
-			e->kind = TXN_ENTRY_NONE;
+			pm_store8(&durable_entry(i)->what, 0);
 			txn_new_statement();
 			return;
 		}
@@ -255,6 +256,20 @@ txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from
 	}
 }
 
+/* Where the entries of a subtransaction, and of all below it, begin. */
+static int64
+first_entry_of(SubTransactionId sub)
+{
+	int			i;
+
+	if (sub == TopSubTransactionId)
+		return 0;
+	for (i = My.nframes - 1; i > 0; i--)
+		if (My.frames[i].sub == sub)
+			return My.frames[i].first_entry;
+	return My.nentries;
+}
+
 /*
  * Undo the entries of a subtransaction and all below it (they are the last
  * ones: what was logged since it began belongs to it), in reverse order, and
@@ -265,28 +280,28 @@ txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from
 void
 txn_undo(SubTransactionId from_sub, CommandId from_command)
 {
-	int64		n = My.nentries;
+	int64		first = first_entry_of(from_sub);
 	int64		i;
 
 	SOFORT_STOP("abort-before-undo");
-	if (from_sub == TopSubTransactionId)
-		write_set_read();
-	while (n > My.nunread && My.entries[n - 1].sub >= from_sub)
+	for (i = My.nentries - 1; i >= first; i--)
 	{
-		n--;
-		txn_undo_entry(&My.entries[n].entry, My.slot, My.generation, from_command);
+		TxnEntry	e;
+
+		if (write_set_entry(i, &e))
+			txn_undo_entry(&e, My.slot, My.generation, from_command);
 	}
 	SOFORT_STOP("abort-undone");
-	if (n == My.nentries)
+	if (first == My.nentries)
 		return;
 	txn_new_statement();
 	if (from_sub == TopSubTransactionId)
 		return;					/* the TCB ends as a whole */
 	txn_drain();
-	for (i = n; i < My.nentries; i++)
-		pm_store8(&My.entries[i].durable->what, 0);
-	My.nentries = n;
-	My.backend->nentries = (uint64) n;
+	for (i = first; i < My.nentries; i++)
+		pm_store8(&durable_entry(i)->what, 0);
+	My.nentries = first;
+	My.backend->nentries = (uint64) first;
 }
 
 /* ------------------------------------------------------------------------
@@ -294,44 +309,14 @@ txn_undo(SubTransactionId from_sub, CommandId from_command)
  * ------------------------------------------------------------------------
  */
 
-/* All that may fail before a session takes over a TCB with n entries. */
+/* All that may fail before a session takes over the TCB. */
 void
-write_set_make_room(const Tcb *tcb, int64 n)
+write_set_attach(const Tcb *tcb)
 {
-	if (n > My.maxentries)
-	{
-		if (My.entries != NULL)
-			pfree(My.entries);
-		My.entries = NULL;
-		My.maxentries = 0;
-		My.entries = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(LocalEntry));
-		My.maxentries = n;
-	}
 	if (My.chunks != NULL)
 		pfree(My.chunks);
 	My.chunks = tcb_chunks(tcb, &My.nchunks);
 	My.maxchunks = My.nchunks;
-}
-
-/*
- * Entries that were there when My.tcb was taken over: they matter at the end of
- * the transaction only.  No error, no allocation.
- */
-void
-write_set_read(void)
-{
-	int64		i;
-
-	for (i = 0; i < My.nunread; i++)
-	{
-		LocalEntry *e = &My.entries[i];
-
-		memset(e, 0, sizeof(*e));
-		e->sub = TopSubTransactionId;
-		e->durable = durable_entry(i);
-		(void) tcb_valid_entry(e->durable, My.generation, &e->entry);
-	}
-	My.nunread = 0;
 }
 
 /* Entry n of a chain of chunks, which is made longer if need be. */
