@@ -618,6 +618,8 @@ op_empty(void)
 	pm_drain();
 }
 
+#define FILLED	3000			/* chunks in several lines of the header */
+
 static void
 op_fill_vectors(void)
 {
@@ -625,21 +627,40 @@ op_fill_vectors(void)
 	{
 		PmVector   *v = i == 0 ? &header->blocks : i == 1 ? &header->columns : &header->shapes;
 
-		pm_vector_reserve(v, 70, id, 0);
-		pm_vector_publish(v, 70);
+		uint64		count = i == 0 ? 20 * FILLED : FILLED;
+
+		for (uint64 n = 0; n < count; n += 64)
+			pm_vector_reserve(v, n, id, 0);
+		pm_vector_publish(v, count);
 	}
 	block_set_count(header, 60);
 }
 
-/* A store is truncated in place: whatever a cut leaves of its header is no damage. */
-static void
-test_truncation(void **state)
+/* Nothing is left that later rows, or a later truncation, could take for theirs. */
+static bool
+is_emptied(void)
+{
+	bool		empty = store_block_count(header) == 0;
+
+	for (int i = 0; i < 3; i++)
+	{
+		const PmVector *v = i == 0 ? &header->blocks : i == 1 ? &header->columns : &header->shapes;
+
+		empty &= pm_vector_count(v) == 0;
+		for (int chunk = 0; chunk < PM_VECTOR_CHUNKS; chunk++)
+			empty &= v->chunks[chunk] == PM_NULL;
+	}
+	return empty;
+}
+
+static uint64
+truncate_and_cut(int rounds)
 {
 	uint64		cuts = 0;
 
 	header->tid_check = tid_check(&header->tid_rows);
 	pm_persist(header, sizeof(StoreHeader));
-	for (int round = 0; round < 60; round++)
+	for (int round = 0; round < rounds; round++)
 	{
 		for (uint64 nth = 1;; nth++)
 		{
@@ -656,6 +677,8 @@ test_truncation(void **state)
 			attach();
 			if (store_header_problem(header) != NULL)
 				unit_fail("%s (%s)", store_header_problem(header), medium_stopped_at());
+			if (done)
+				check(is_emptied());
 
 			/* as it is dropped */
 			check(medium_run_until(op_empty, 0));
@@ -667,7 +690,31 @@ test_truncation(void **state)
 				break;
 		}
 	}
-	assert_true(cuts > 300);
+	return cuts;
+}
+
+/* A store is truncated in place: whatever a cut leaves of its header is no damage. */
+static void
+test_truncation(void **state)
+{
+	assert_true(truncate_and_cut(60) > 300);
+}
+
+static void
+truncation_workout(void)
+{
+	medium_end();
+	(void) truncate_and_cut(20);
+}
+
+static void
+test_lost_truncation(void **state)
+{
+	medium_lose_calls("store/registry.c:forget_chunks:flush:1,store/registry.c:registry_empty:drain:1,"
+					  "store/registry.c:registry_empty:drain:2,"
+					  "store/registry.c:registry_empty:flush:1,store/registry.c:registry_empty:flush:3,"
+					  "store/registry.c:registry_empty:flush:4",
+					  begin, truncation_workout);
 }
 
 /* ---- columns of blocks ---- */
@@ -1077,6 +1124,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_dictionary_crowded, begin, end),
 		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test_setup_teardown(test_truncation, begin, end),
+		cmocka_unit_test(test_lost_truncation),
 		cmocka_unit_test_setup_teardown(test_plain_columns, begin, end),
 		cmocka_unit_test_teardown(test_code_columns, end),
 		cmocka_unit_test_setup_teardown(test_wrong_code, begin, end),
