@@ -60,7 +60,7 @@ my @recoveries = (
 		'store/chain.c:chain_flush:flush:1', 'store/vacuum.c:is_orphan:drain:1' ],
 	[ 'flushes', 'undone rows', 'store/ops.c:undo_begin:flush:1', 'killed', 'rows',
 		'store/ops.c:undo_rows:flush:1', 'txn/recover.c:resolve_slot:drain:1' ],
-	[ 'flushes', 'straddle: and', 'txn/tcb.c:txn_publish_state:flush:1', 'killed', '',
+	[ 'flushes', 'links: second', 'txn/tcb.c:txn_publish_state:flush:1', 'killed', '',
 		'txn/recover.c:persist_tcbs:flush:1', 'txn/recover.c:persist_tcbs:drain:1' ],
 );
 

@@ -110,7 +110,10 @@ prune_chain_of(StoreDesc *store, const RowRef *ref, uint64 horizon)
 {
 	RowRef		root;
 
-	return chain_root_of(store->header, ref, &root) ? prune_chain(store, &root, horizon) : 0;
+	if (!chain_root_of(store->header, ref, &root))
+		return 0;
+	SOFORT_STOP("store-prune-walk");
+	return prune_chain(store, &root, horizon);
 }
 
 static void
