@@ -155,8 +155,8 @@ if (is_wanted('clients'))
 	my $images = 0;
 	foreach my $slow ($long ? (0, 1) : $seed % 2)
 	{
-		my $run = Medium->record('clients', clients => 4, transactions => $long ? 200 : 60, seed => $seed, slow => $slow);
-		cmp_ok($run->{drains}, '>', 500, "clients: $run->{steps} transactions with $run->{drains} drains are recorded");
+		my $run = Medium->record($slow ? 'clients_slow' : 'clients', clients => 4, transactions => $long ? 200 : 60, seed => $seed, slow => $slow);
+		cmp_ok($run->{drains}, '>', 500, "$run->{name}: $run->{steps} transactions with $run->{drains} drains are recorded");
 		$images += cut($run, every => int($run->{drains} / ($long ? 700 : 90)) || 1);
 		leave_out($run) if $long;
 		$run->remove;
