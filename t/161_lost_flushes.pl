@@ -36,6 +36,7 @@ my @moments = (
 	[ 'flushes', 'counted: used', 'counted: others again', 'store/workload.c:workload_save:drain:1' ],
 	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
 	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:tcb_activate:drain:1' ],
+	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
 	[ 'corners', 'taken back', 'undone', 'txn/commit.c:durable_error_context:drain:1' ],
 );
 

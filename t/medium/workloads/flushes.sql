@@ -392,5 +392,22 @@ ROLLBACK;
 INSERT INTO q VALUES (441, 1, 'others');
 -- step valued: values that are new @9
 INSERT INTO placed SELECT 3000 + i, 'another value ' || i, i FROM generate_series(1, 60) i;
+-- step aborted column
+CREATE TABLE aborted (id int, a int) USING sofort;
+-- step aborted column: rows
+INSERT INTO aborted SELECT i, i FROM generate_series(1, 5) i;
+-- step aborted column: rolled back @14
+BEGIN;
+ALTER TABLE aborted ADD b int;
+INSERT INTO aborted VALUES (6, 6, 6);
+ROLLBACK;
+-- step aborted column: slots come round @14
+DO $$ BEGIN FOR i IN 1..17 LOOP UPDATE q SET v = v WHERE id = 3; ROLLBACK; END LOOP; END $$;
+-- step aborted column: with another type
+ALTER TABLE aborted ADD b text;
+-- step aborted column: used
+INSERT INTO aborted VALUES (7, 7, 'seven');
+-- step aborted column: and then
+INSERT INTO q VALUES (998, 1, 'others');
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
