@@ -420,8 +420,7 @@ sofort_test_resume_waiting(PG_FUNCTION_ARGS)
 		txn_kept_find(r->token_hash, &info);
 		if (info.outcome != TXN_KEPT_WAITING)
 			continue;
-		continuation_prepare_resume(&info);
-		if (txn_resume(&info))
+		if (continuation_resume(&info))
 			PG_RETURN_INT64((int64) info.statements);
 	}
 	PG_RETURN_NULL();

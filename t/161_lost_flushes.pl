@@ -3,6 +3,8 @@
 # when that came at the right moment, and the right statements follow: each of these recoveries
 # is recorded by itself. The calls are left out in turn (see t/160_power_cuts.pl, which does the
 # same at any points of all workloads).
+#
+# SOFORT_WORKLOADS=lives: only these (with commas), and all of them.
 use strict;
 use warnings;
 
@@ -41,7 +43,8 @@ my @moments = (
 );
 
 # workload, first step, flush whose lines are on their way, what is lost then (power: these
-# lines; killed: nothing yet, the power fails later), statements that follow, calls that must be noticed
+# lines; killed: nothing yet, the power fails later; leaves: and who has recovered does nothing
+# else, so that it never drains; stopped: the server ends in order, and power fails then), statements that follow, calls that must be noticed
 my @recoveries = (
 	[ 'flushes', 'taken: words', 'pmem/segment.c:prepare_words:flush:1', 'killed', 'granules',
 		'pmem/segment.c:segment_startup:flush:1' ],
@@ -63,8 +66,31 @@ my @recoveries = (
 		'store/ops.c:undo_rows:flush:1', 'txn/recover.c:resolve_slot:drain:1' ],
 	[ 'flushes', 'links: second', 'txn/tcb.c:txn_publish_state:flush:1', 'killed', '',
 		'txn/recover.c:persist_tcbs:flush:1', 'txn/recover.c:persist_tcbs:drain:1' ],
+	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'collated',
+		'store/registry.c:set_state:flush:1', 'store/registry.c:set_state:drain:1' ],
+	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'rebuilt',
+		'store/row.c:store_make_root_durable:flush:1' ],
+	[ 'lives', 'root: another', 'indexam/tree.c:tree_set_root:flush:1', 'killed leaves', 'rooted',
+		'indexam/tree_open.c:tree_complete:flush:1' ],
+	[ 'lives', 'chained: another', 'indexam/tree_split.c:split_chained:flush:2', 'killed leaves', 'chained',
+		'indexam/tree_open.c:build_inner_nodes:flush:1' ],
+	[ 'lives', 'gone: and their', 'indexam/tree_leaf.c:leaf_remove:flush:1', 'killed leaves', 'gone',
+		'indexam/tree.c:revive_node:flush:1', 'indexam/tree.c:revive_node:drain:1' ],
+	[ 'lives', 'locked: others', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'locks',
+		'txn/prepared.c:restore_entry:flush:2', 'txn/prepared.c:prepared_adopt:drain:1' ],
+	[ 'lives', 'locked: others', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves stopped', 'emptied',
+		'txn/prepared.c:restore_entry:flush:1', 'store/registry.c:store_startup:flush:1' ],
+	[ 'lives', 'kept: goes on', 'txn/kept.c:store_boundary:flush:1', 'killed leaves', 'told',
+		'txn/keeper.c:flush_records:flush:1', 'txn/recover.c:txn_startup:drain:1' ],
+	[ 'lives', 'kept: rolled back', 'txn/kept.c:kept_close_record:flush:1', 'killed leaves', 'others',
+		'txn/keeper.c:flush_records:flush:2' ],
+	[ 'lives', 'kept: a statement', 'txn/rowlock.c:try_claim:flush:1', 'killed leaves', 'resumed',
+		'txn/recover.c:txn_resolve_leftovers:drain:1' ],
+	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'truncated',
+		'txn/recover.c:txn_resolve_leftovers:drain:1' ],
 );
 
+my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';
 my %run;
 my $n = 0;
 my %tries = (tries => $long ? 40 : 20, seed => 1);
@@ -87,7 +113,7 @@ foreach my $m (@moments)
 {
 	my ($workload, $from, $to, @calls) = @$m;
 
-	next if !$long && ($n++ % 4 != $seed % 4 || $workload ne 'flushes');
+	next if %wanted ? !$wanted{$workload} : !$long && ($n++ % 4 != $seed % 4 || $workload eq 'corners');
 	my %outcome = recorded($workload)->calls(only => \@calls, from => $from, to => $to, %tries);
 	is(scalar(keys %outcome), scalar(@calls), "$from: the sources have these calls");
 	are_noticed($from, %outcome);
@@ -97,15 +123,18 @@ foreach my $r (@recoveries)
 {
 	my ($workload, $step, $flush, $how, $after, @calls) = @$r;
 
-	next if !$long && $n++ % 4 != $seed % 4;
+	next if %wanted ? !$wanted{$workload} : !$long && $n++ % 4 != $seed % 4;
 	my $run = recorded($workload);
 	my %kills = $run->kills(from => $step, first => 1);
 	ok(defined $kills{$flush}, "$step: $flush is interrupted") or next;
 	my $again = $run->again(
-		$how eq 'killed' ? (cut => $kills{$flush}, killed => 1) : (cut => $kills{$flush} - 1, survival => 0), seed => 1,
+		$how =~ /killed/ ? (cut => $kills{$flush}, killed => 1) : (cut => $kills{$flush} - 1, survival => 0), seed => 1,
+		$how =~ /leaves/ ? (leaves => 1) : (), $how =~ /stopped/ ? (stop => 1) : (),
 		$after ne '' ? (script => "$FindBin::RealBin/medium/after/$after.sql") : (use => 1));
 	ok(defined $again, "$step: the server recovers when $flush was interrupted") or next;
-	my ($images, $bad, $text) = $again->enumerate(rotate => 1, every => int($again->{drains} / 12) || 1, seed => $seed);
+	my ($images, $bad, $text) = $again->enumerate($how =~ /stopped/ ? (survival => 0) :
+		(rotate => 1, every => int($again->{drains} / 12) || 1), seed => $seed);
+	cmp_ok($images, '>', 0, "$step: there is something to look at");
 	is($bad, 0, "$step: $images images of what follows") or diag(substr($text, 0, 3000));
 	my %outcome = $again->calls(only => \@calls, %tries);
 	is(scalar(keys %outcome), scalar(@calls), "$step: the sources have these calls");

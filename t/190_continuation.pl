@@ -184,7 +184,7 @@ sub waiting
 
 # ---- killed while it is resumed: it waits again, as often as it takes ----
 my $token = waiting(9);
-foreach my $point ('kept-resume-durable', 'kept-resumed', 'txn-logged', 'kept-adopted')
+foreach my $point ('kept-resume-stored', 'kept-resumed', 'txn-logged', 'kept-adopted')
 {
 	my $what = "killed at $point while it is resumed";
 	my (undef, undef, undef, $err) = client("SELECT sofort_test.arm('$point', 'kill', 1); BEGIN", "SELECT sofort.resume_transaction('$token')", 'UPDATE p SET v = -5 WHERE id = 90') if $point ne 'kept-adopted';

@@ -136,7 +136,9 @@ sub enumerate
 # A server is started from the image of a cut, and what it does is recorded.
 # killed => 1: its processes were killed then, which leaves what was stored; a
 # power cut that comes later may still take what was not durable. use => 1: it is
-# also used for writing.
+# also used for writing. leaves => 1: the session that has recovered does nothing else
+# and ends; script => FILE: others go on with the steps of that. stop => 1: the server is
+# stopped in order; then the run has one point, its end.
 # Returns the new run, or undef if the image was bad.
 sub again
 {

@@ -366,8 +366,8 @@ tables_of(List *stores)
  * younger than it to their writers.  The rows of this one get a younger xid, and
  * their writer is gone.
  */
-void
-continuation_prepare_resume(const TxnKeptInfo *info)
+static void
+prepare_resume(const TxnKeptInfo *info)
 {
 	List	   *stores = NIL;
 	ListCell   *lc;
@@ -385,6 +385,17 @@ continuation_prepare_resume(const TxnKeptInfo *info)
 		keepable_resumed(t->relid, t->changed);
 		indexam_complete(t->relid);
 	}
+}
+
+bool
+continuation_resume(const TxnKeptInfo *info)
+{
+	prepare_resume(info);
+	if (!txn_resume(info))
+		return false;
+	statements = info->statements;
+	not_counted = true;
+	return true;
 }
 
 static void
@@ -426,14 +437,11 @@ sofort_resume_transaction(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	find_by_token(PG_GETARG_TEXT_PP(0), &info);
 	check_may_resume(&info);
-	continuation_prepare_resume(&info);
-	if (!txn_resume(&info))
+	if (!continuation_resume(&info))
 	{
 		find_by_token(PG_GETARG_TEXT_PP(0), &info);
 		not_waiting(info.outcome);
 	}
-	statements = info.statements;
-	not_counted = true;
 	values[0] = CStringGetTextDatum(info.label);
 	values[1] = Int64GetDatum((int64) info.statements);
 	values[2] = TimestampTzGetDatum(info.started);

@@ -106,6 +106,7 @@ tree_create_in_pool(StoreHeader *store, TreePlacement placement, int key_len, bo
 	return tree;
 }
 
+/* Built, or opened: all of it is durable before others rely on it. */
 void
 tree_complete(Tree *tree)
 {
@@ -120,7 +121,8 @@ tree_complete(Tree *tree)
 
 /*
  * Inner nodes above the chain of leaves; false: the arena is full, or *problem.
- * (Entries are looked at when a leaf is visited first.)
+ * (Entries are looked at when a leaf is visited first.)  Leaves are flushed, and
+ * drained by tree_complete().
  */
 static bool
 build_inner_nodes(Tree *tree, const char **problem)
@@ -150,11 +152,14 @@ build_inner_nodes(Tree *tree, const char **problem)
 		leaf = pool_leaf(next);
 		pm_read_miss(1);
 	}
-	pm_drain();
 	__atomic_store_n(tree->entries, entries, __ATOMIC_RELAXED);
 	return true;
 }
 
+/*
+ * What a killed process has stored last in the header may not be on the medium:
+ * tree_complete() flushes it before anybody finds the tree.
+ */
 Tree *
 tree_open(StoreHeader *store, LWLock *grow_lock)
 {
@@ -170,7 +175,6 @@ tree_open(StoreHeader *store, LWLock *grow_lock)
 		return NULL;
 	}
 	take_over_header(tree, space);
-	pm_persist(header, sizeof(TreeHeader));	/* a killed process may have left it so */
 	tree->root = pm_deref(tree->placement == TREE_PMEM ? header->root : header->first_leaf);
 	if (tree->placement == TREE_PMEM)
 		tree->entries_exact = false;

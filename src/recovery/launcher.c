@@ -14,6 +14,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
 #include "sofort/store/workload.h"
@@ -71,6 +72,7 @@ look_around(void)
 {
 	MemoryContext old;
 
+	SOFORT_STOP("launcher-started");
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	txn_resolve_leftovers();

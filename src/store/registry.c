@@ -155,8 +155,8 @@ init_vectors(StoreHeader *header, uint32 ncolumns)
 }
 
 /*
- * At a start.  Flushed, in any order: what a crash leaves of it is emptied again,
- * before anybody looks at it.
+ * At a start, which flushes the header afterwards.  In any order: what a crash leaves
+ * of it is emptied again, before anybody looks at it.
  */
 static void
 reset_store(StoreHeader *header)
@@ -167,7 +167,6 @@ reset_store(StoreHeader *header)
 	pm_free_owner(store_id_of(header));
 	header->nblocks = PM_SEAL(0);
 	init_vectors(header, good ? 1U << columns->first_shift : 64);
-	pm_flush(header, sizeof(StoreHeader));
 }
 
 static bool
@@ -276,7 +275,7 @@ store_startup(void)
 			Registry->free_slots++;
 			continue;
 		}
-		/* counts that a killed process stored: rows will rely on them */
+		/* counts that a killed process stored: rows will rely on them; what was emptied */
 		pm_flush(header, sizeof(StoreHeader));
 		node = insert_node(header, i, false);
 		node->emptied = emptied;

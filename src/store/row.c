@@ -456,6 +456,7 @@ store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *is
 	Reservation *r = place_row(rel, store, values, isnull, NULL, ref);
 
 	finish_row(store, r, ref, begin, WORD_EMPTY);
+	SOFORT_STOP("store-row-stored");
 	pm_drain();
 	SOFORT_STOP("store-row-written");
 }

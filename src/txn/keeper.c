@@ -69,9 +69,9 @@ last_boundary(const TxnKept *k)
  * ------------------------------------------------------------------------
  */
 
-/* What killed processes have stored last may not be on the medium. */
+/* What killed processes have stored last may not be on the medium.  Not drained. */
 static void
-persist_records(void)
+flush_records(void)
 {
 	uint64		n;
 
@@ -84,7 +84,6 @@ persist_records(void)
 		else
 			pm_flush(r, PM_LINE);
 	}
-	pm_drain();
 }
 
 /* An open record of an earlier life; its TCB says what has become of it. */
@@ -127,13 +126,17 @@ find_transaction(KeptRecord *r, uint64 n)
 	pg_atomic_fetch_add_u32(&TxnShmem->kept, 1);
 }
 
-/* In the postmaster, before slots are given out; TxnSlots is not there yet. */
+/*
+ * In the postmaster, before slots are given out; TxnSlots is not there yet.  The
+ * caller drains, before anybody is told how far one had come, and before one that
+ * is closed is undone.
+ */
 void
 kept_startup(void)
 {
 	uint64		n;
 
-	persist_records();
+	flush_records();
 	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
 	{
 		KeptRecord *r = (KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
@@ -186,7 +189,9 @@ entry_at(Tcb *tcb, TcbChunk **chunks, int nchunks, uint64 n)
 
 /*
  * The statement that was cut short: all that was logged after the last boundary,
- * and only words of its commands.  Repeated after another crash.
+ * and only words of its commands.  Repeated after another crash, which does no harm
+ * then (README.md): its entries stay where they are.  The caller drains before
+ * anybody can take it up.
  */
 void
 kept_undo_unfinished(uint32 slot)
@@ -206,17 +211,7 @@ kept_undo_unfinished(uint32 slot)
 		if (tcb_valid_entry(entry_at(tcb, chunks, nchunks, n), k->generation, &e))
 			txn_undo_entry(&e, slot, k->generation, (CommandId) b->command);
 	}
-	pm_drain();
 	SOFORT_STOP("kept-unfinished-undone");
-	for (n = b->entries; n < end; n++)
-	{
-		TcbEntry   *d = entry_at(tcb, chunks, nchunks, n);
-		TxnEntry	e;
-
-		if (tcb_valid_entry(d, k->generation, &e))
-			pm_store8(&d->what, 0);
-	}
-	pm_drain();
 	if (chunks != NULL)
 		pfree(chunks);
 }
@@ -368,7 +363,8 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	locktable_release(stand_in(k), TopSubTransactionId);
 	txn_drain();
-	pm_store8_persist(&tcb->state, TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life));
+	/* not flushed: without an open record KEPT means the same, undone once more */
+	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life);
 	SOFORT_STOP("kept-released");
 	tcb_free_overflow(tcb);
 	__atomic_store_n(&s->waiting, false, __ATOMIC_RELEASE);
@@ -394,7 +390,8 @@ txn_kept_abort(const TxnKeptInfo *info)
 
 /*
  * The point at which it is ours.  A crash before or after: it is kept, with one
- * xid or the other, which both are nobody's any more.
+ * xid or the other, which both are nobody's any more.  So the TCB need not be
+ * durable; the new xid is when it commits, being in the line of the state.
  */
 static bool
 claim(void *arg)
@@ -416,8 +413,7 @@ claim(void *arg)
 	*(volatile uint64 *) &tcb->xid = My.fxid;
 	pm_line_order(tcb);
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_KEPT, k->generation, TxnShmem->life);
-	pm_persist(tcb, PM_LINE);
-	SOFORT_STOP("kept-resume-durable");
+	SOFORT_STOP("kept-resume-stored");
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_KEPT), LW_EXCLUSIVE);
 	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
 	locktable_hand_over(stand_in(k), k->slot, My.backend);

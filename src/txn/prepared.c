@@ -143,7 +143,7 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END || is_lock(e) ||
 		 e->kind == TXN_ENTRY_CREATE_COLUMN) && TxnOps->store_emptied(e->store))
 	{
-		pm_store8_persist(&durable->what, 0);
+		pm_store8(&durable->what, 0);
 		return;
 	}
 	for (row = e->row; is_lock(e) && row < e->row + e->count; row++)
@@ -152,7 +152,7 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	if (valid)
 		p->nentries++;
 	else
-		pm_store8_persist(&durable->what, 0);
+		pm_store8(&durable->what, 0);
 }
 
 /*
@@ -184,6 +184,7 @@ prepared_adopt(Tcb *tcb, uint32 slot)
 	}
 	TxnPreparedOnes[TxnSlots[slot].prepared - 1].nentries = 0;
 	tcb_walk(tcb, slot, false, restore_entry);
+	pm_drain();					/* entries that went away, before their rows are another's */
 	SOFORT_STOP("twophase-adopted");
 }
 

@@ -207,7 +207,6 @@ void
 txn_startup(void)
 {
 	uint64		slot;
-	bool		stamped = false;
 
 	startup_shmem();
 	if (pool_status() != POOL_READY)
@@ -234,14 +233,12 @@ txn_startup(void)
 				break;
 			case TCB_COMMITTED:
 				tcb_finish_committed(tcb, (uint32) slot);
-				stamped = true;
 				break;
 			default:
 				break;
 		}
 	}
-	if (stamped)
-		pm_drain();
+	pm_drain();
 	txn_recovering = false;
 }
 

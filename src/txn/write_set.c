@@ -202,9 +202,10 @@ txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 
 /*
  * A claim has failed.  Where words of the parent may carry the same command id,
- * undoing the entry could hit the parent's claim of that very row: take it back
- * (should it stay on the medium it is harmless there, all of the transaction is
- * undone by a crash).
+ * undoing the entry could hit the parent's claim of that very row: take it back.
+ * Not flushed: should it stay on the medium it is harmless there.  A crash undoes all
+ * of the transaction; once it has committed, the entry stamps the parent's claim as
+ * the parent's own entry does, or finds no word of ours.
  */
 void
 txn_forget_entry(StoreId store, uint64 row)
@@ -220,7 +221,7 @@ txn_forget_entry(StoreId store, uint64 row)
 		if (write_set_entry(i, &e) && e.kind == TXN_ENTRY_END && e.store == store &&
 			e.row == row && e.count == 1)
 		{
-			pm_store8(&durable_entry(i)->what, 0);
+			*(volatile uint64 *) &durable_entry(i)->what = 0;
 			txn_new_statement();
 			return;
 		}

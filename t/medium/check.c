@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "medium.h"
 
@@ -65,6 +66,8 @@ static bool verbose = false;
 static bool only_list = false;
 static bool only_killed = false;
 static bool use_after = false;
+static bool leaves_after = false;
+static bool stop_after = false;
 static bool only_first = false;
 
 static uint64_t first_position; /* where all clients have begun */
@@ -135,6 +138,10 @@ set_option(const char *arg)
 		only_killed = atoi(value) != 0;
 	else if (IS("use"))
 		use_after = atoi(value) != 0;
+	else if (IS("leaves"))
+		leaves_after = atoi(value) != 0;
+	else if (IS("stop"))
+		stop_after = atoi(value) != 0;
 	else if (IS("list"))
 		only_list = atoi(value) != 0;
 	else if (IS("verbose"))
@@ -495,7 +502,9 @@ check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 		ok = complain("the server does not start", server_log_tail());
 	else
 	{
-		ok = check_kept() && check_contents(cut, state) && roll_back_prepared(state) &&
+		/* half of the time memory that is free is used before anybody looks for damage */
+		ok = check_kept() && check_contents(cut, state) && ask("SELECT chk.locks()", "") &&
+			(!(image_seed & 2) || ask("SELECT chk.occupy()", "")) && roll_back_prepared(state) &&
 			ask("SELECT chk.problems()", "") &&
 			(!deep || check_use(state));
 		if (!server_running())
@@ -858,6 +867,41 @@ log_tail(const char *path)
 	return h.tail;
 }
 
+/* Who has recovered looks whether all is well, and writes. */
+static bool
+use_at_once(const char **state)
+{
+	return (has_prepared(state) || ask("SELECT chk.problems()", "")) &&
+		ask("INSERT INTO chk.usable VALUES (0, 'recovered')", NULL) &&
+		ask("DELETE FROM chk.usable", NULL) &&
+		(!use_after || has_prepared(state) || (check_kept() && use_recovered(state)));
+}
+
+/*
+ * The server ends in order, and power fails when it has ended: the data directory is as
+ * it was left, and there is one point to be cut at, behind the last drain.
+ */
+static void
+stop_in_order(const char *log)
+{
+	char		error[4000];
+	char	   *contents = server_connect() ? server_query("SELECT chk.contents()", error, sizeof(error)) : NULL;
+	FILE	   *f;
+
+	if (contents == NULL)
+		die("no contents before the end of the server");
+	server_stop();
+	(void) log_open(log);
+	f = fopen(print("%s/steps", out_dir), "w");
+	if (f == NULL ||
+		fprintf(f, "0 0 %llu 0 stopped|%s\n", (unsigned long long) log_last_drain(), contents) < 0 ||
+		fclose(f) != 0 ||
+		rename(print("%s/data", out_dir), print("%s/data.before", out_dir)) != 0 ||
+		rename(print("%s/running", out_dir), print("%s/data", out_dir)) != 0 ||
+		mkdir(print("%s/wal", out_dir), 0700) != 0)
+		die("cannot write to %s", out_dir);
+}
+
 /*
  * Start from one image and record what recovery does, so that power can be cut
  * again while it does: out/ becomes what enumerate and calls need.  killed=1: the
@@ -901,13 +945,18 @@ again_main(int argc, char **argv)
 	if (f == NULL || fclose(f) != 0)
 		die("cannot write %s", log);
 	server_configure(bindir, print("%s/running", out_dir), print("%s/running.pool", out_dir), work);
+	/* nobody else may resolve what was left open: who does not end would drain some time later */
+	if (leaves_after)
+		server_stop_at("launcher-started:wait");
 	ok = server_start(server_log, log) && check_contents(&cut, state);
 	answered = log_tail(log);
-	ok = ok &&
-		(has_prepared(state) || ask("SELECT chk.problems()", "")) &&
-		ask("INSERT INTO chk.usable VALUES (0, 'recovered')", NULL) &&
-		ask("DELETE FROM chk.usable", NULL) &&
-		(!use_after || has_prepared(state) || use_recovered(state));
+	if (leaves_after)
+	{
+		ok = ok && ask("SELECT sofort_test.disarm('launcher-started')", NULL);
+		server_disconnect();
+	}
+	else
+		ok = ok && use_at_once(state);
 	if (!ok)
 	{
 		server_kill();
@@ -927,10 +976,16 @@ again_main(int argc, char **argv)
 	}
 	if (f != NULL && script != NULL)
 		(void) record_script(server_conninfo(), log, script, f);
-	server_kill();
-	if (f == NULL || fclose(f) != 0 ||
-		rename(print("%s/running/pg_wal", out_dir), print("%s/wal", out_dir)) != 0)
+	if (f == NULL || fclose(f) != 0)
 		die("cannot write to %s", out_dir);
+	if (stop_after)
+		stop_in_order(log);
+	else
+	{
+		server_kill();
+		if (rename(print("%s/running/pg_wal", out_dir), print("%s/wal", out_dir)) != 0)
+			die("cannot write to %s", out_dir);
+	}
 	printf("drains=%llu\n", (unsigned long long) log_open(log)->drains);
 	return 0;
 }

@@ -112,6 +112,32 @@ CREATE FUNCTION chk.problems() RETURNS text LANGUAGE sql AS $$
         UNION ALL SELECT * FROM sofort.verify_pool()) v
 $$;
 
+-- Rows of workloads/lives.sql that nobody has locked, as a prepared transaction has others
+CREATE FUNCTION chk.locks() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    t text;
+    n bigint;
+BEGIN
+    FOREACH t IN ARRAY '{unlocked, emptied}'::text[] LOOP
+        IF to_regclass(t) IS NOT NULL THEN
+            EXECUTE format('SELECT (SELECT count(*) FROM %1$s WHERE id >= 100) - (SELECT count(*) FROM (SELECT FROM %1$s WHERE id >= 100 FOR UPDATE SKIP LOCKED) x)', t)
+                INTO n;
+            IF n <> 0 THEN
+                RETURN format('%s rows of %s are locked that nobody has locked', n, t);
+            END IF;
+        END IF;
+    END LOOP;
+    RETURN '';
+END $$;
+
+-- Memory of all sizes: what is free by mistake becomes another's.
+CREATE FUNCTION chk.occupy() RETURNS text LANGUAGE sql AS $$
+    INSERT INTO chk.usable SELECT -1000 * size - i, left(repeat(md5(i::text), 500), size)
+        FROM unnest('{40, 200, 900, 1900, 3900, 8000, 16000}'::int[]) size, generate_series(0, least(200, 60000 / size)) i;
+    DELETE FROM chk.usable WHERE id < 0;
+    SELECT '';
+$$;
+
 -- What the structures do not tell of themselves
 CREATE FUNCTION chk.losses() RETURNS text LANGUAGE sql AS $$
     SELECT coalesce(string_agg(v, E'\n'), '') FROM (
@@ -185,16 +211,24 @@ BEGIN
     RETURN one || ' heap ' || two;
 END $$;
 
--- Goes on with the kept transaction of workloads/kept.sql, if there is one: the
--- rows are a function of the number of its finished statements.
+-- Goes on with the kept transaction of workloads/kept.sql (or lives.sql), if there is one: the
+-- rows are a function of the number of its finished statements, which are not fewer than
+-- somebody was told.
 CREATE FUNCTION chk.kept() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     done bigint := sofort_test.resume_waiting();
     found text;
     expected text;
+    told bigint := 0;
 BEGIN
     IF done IS NULL THEN
         RETURN '';
+    END IF;
+    IF to_regclass('told') IS NOT NULL THEN
+        EXECUTE 'SELECT coalesce(max(n), 0) FROM told' INTO told;
+    END IF;
+    IF done < told THEN
+        RETURN format('%s statements are finished, and somebody was told of %s', done, told);
     END IF;
     SELECT string_agg(step || ':' || v || ':' || length(t), ' ' ORDER BY step) INTO found FROM kt;
     SELECT string_agg(step || ':' || step + (step < done)::int || ':' || step * 30, ' ' ORDER BY step) INTO expected

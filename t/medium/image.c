@@ -161,6 +161,21 @@ record_end(uint64_t at)
 	return at + sizeof(ShadowRecord) + payload;
 }
 
+/* The end of the last drain: what is durable when the server has ended */
+uint64_t
+log_last_drain(void)
+{
+	uint64_t	at;
+	uint64_t	last = 0;
+
+	for (at = SHADOW_RECORDS; at < header->tail; at = record_end(at))
+	{
+		if (record_at(at)->kind == SHADOW_DRAIN)
+			last = record_end(at);
+	}
+	return last;
+}
+
 static int
 compare_strings(const void *a, const void *b)
 {

@@ -23,6 +23,9 @@
  *		cut while it recovers: DIR is what enumerate and calls need then.
  *		killed=1 instead of survival: after a crash of all processes.
  *		use=1: tables are written and vacuumed, too, after it has recovered
+ *		stop=1: the server is stopped in order, and power fails when it has ended
+ *		leaves=1: the session that has recovered ends without having written
+ *		anything; whatever follows (script=) others do
  *
  *	log=FILE pool=FILE data=DIR wal=DIR steps=FILE bin=DIR
  *		the shadow log; pool and data directory as they were when it began; the

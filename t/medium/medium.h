@@ -42,6 +42,7 @@ typedef struct Cut
 
 extern const ShadowHeader *log_open(const char *path);
 extern const ShadowSite *log_site(uint32_t site);
+extern uint64_t log_last_drain(void);
 extern void image_load(const char *pool);
 extern void image_restart(void);
 extern bool image_next_drain(Cut *cut, bool before);
@@ -73,8 +74,12 @@ extern void datadir_set_control(const void *control, size_t size);
 /* server.c */
 extern void server_configure(const char *bindir, const char *data, const char *pool,
 							 const char *socket_dir);
+extern void server_stop_at(const char *point);
 extern bool server_start(const char *log_path, const char *shadow_log);
 extern void server_kill(void);
+extern void server_stop(void);
+extern bool server_connect(void);
+extern void server_disconnect(void);
 extern bool server_running(void);
 extern char *server_query(const char *sql, char *error, size_t error_size);
 extern const char *server_conninfo(void);

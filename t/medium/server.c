@@ -28,6 +28,14 @@ static char sockets[2048];
 static char log_file[2048];
 static pid_t pid = 0;
 static PGconn *conn = NULL;
+static const char *stop_point = NULL;
+
+/* Armed when the server starts: "point:action" */
+void
+server_stop_at(const char *point)
+{
+	stop_point = point;
+}
 
 void
 server_configure(const char *bindir, const char *data_dir, const char *pool_file,
@@ -74,6 +82,8 @@ run_postgres(const char *shadow_log)
 		setenv("SOFORT_SHADOW_LOG", shadow_log, 1);
 	else
 		unsetenv("SOFORT_SHADOW_LOG");
+	if (stop_point != NULL)
+		setenv("SOFORT_STOP_POINT", stop_point, 1);
 	if (chdir(data) != 0)
 		_exit(126);
 	execl(program, program, "-D", data, "-c", pool_setting, "-c", socket_setting,
@@ -81,6 +91,17 @@ run_postgres(const char *shadow_log)
 		  "-c", "dynamic_shared_memory_type=mmap", "-c", "logging_collector=off",
 		  "-c", "restart_after_crash=off", (char *) NULL);
 	_exit(127);
+}
+
+bool
+server_connect(void)
+{
+	conn = PQconnectdb(server_conninfo());
+	if (PQstatus(conn) == CONNECTION_OK)
+		return true;
+	PQfinish(conn);
+	conn = NULL;
+	return false;
 }
 
 /* Returns true when a session is open, false if the server ended or hangs. */
@@ -100,31 +121,27 @@ server_start(const char *log_path, const char *shadow_log)
 		char		name[4096];
 
 		snprintf(name, sizeof(name), "%s/.s.PGSQL.5432", sockets);
-		if (access(name, F_OK) == 0)
-		{
-			conn = PQconnectdb(server_conninfo());
-			if (PQstatus(conn) == CONNECTION_OK)
-				return true;
-			PQfinish(conn);
-			conn = NULL;
-		}
+		if (access(name, F_OK) == 0 && server_connect())
+			return true;
 		usleep(1000);
 	}
 	return false;
 }
 
-/* Immediate shutdown: removes what the server has of the system, and no more. */
+/* The session ends, and its process with it. */
 void
-server_kill(void)
+server_disconnect(void)
 {
-	double		until = now() + 20;
-
 	if (conn != NULL)
 		PQfinish(conn);
 	conn = NULL;
-	if (pid == 0)
-		return;
-	kill(pid, SIGQUIT);
+}
+
+static void
+wait_for_end(void)
+{
+	double		until = now() + 20;
+
 	while (server_running())
 	{
 		/* one that loops with signals blocked: PostgreSQL kills it after 5 s */
@@ -132,6 +149,28 @@ server_kill(void)
 			die("the server does not end");
 		usleep(300);
 	}
+}
+
+/* In order, sessions or not */
+void
+server_stop(void)
+{
+	server_disconnect();
+	if (pid == 0)
+		die("the server has ended");
+	kill(pid, SIGINT);
+	wait_for_end();
+}
+
+/* Immediate shutdown: removes what the server has of the system, and no more. */
+void
+server_kill(void)
+{
+	server_disconnect();
+	if (pid == 0)
+		return;
+	kill(pid, SIGQUIT);
+	wait_for_end();
 }
 
 /* The result of a statement; NULL if there is none after 15 seconds. */

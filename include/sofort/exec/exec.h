@@ -41,9 +41,10 @@ extern Oid	exec_table_am_oid(void);
 extern Oid	exec_index_am_oid(void);
 
 /*
- * Before txn_resume(): locks the tables that the kept transaction has written, without
- * waiting (55P03), and waits until their sofort indexes are complete.
+ * This transaction goes on with one that is kept: locks the tables that it has written,
+ * without waiting (55P03), and waits until their sofort indexes are complete. False:
+ * somebody else was faster.
  */
-extern void continuation_prepare_resume(const TxnKeptInfo *info);
+extern bool continuation_resume(const TxnKeptInfo *info);
 
 #endif							/* SOFORT_EXEC_EXEC_H */
