@@ -418,7 +418,10 @@ set_nonce(const uint64 *nonce)
 	return msync(page, 4096, MS_SYNC) == 0;
 }
 
-/* A file of the right size whose blocks are all written: later writes change no metadata. */
+/*
+ * A file of the right size whose blocks are all written: later writes change no
+ * metadata.  It is synchronised with its header.
+ */
 static bool
 make_file(uint64 bytes)
 {
@@ -442,7 +445,6 @@ make_file(uint64 bytes)
 			ok = pwrite(fd, zero, Min(sizeof(zero), bytes - at), (off_t) at) ==
 				(ssize_t) Min(sizeof(zero), bytes - at);
 		}
-		ok = ok && fsync(fd) == 0;
 	}
 	if (close(fd) != 0 || !ok)
 		return false;

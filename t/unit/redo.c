@@ -4,26 +4,34 @@
  *	  The redo log of an ordinary file (src/pmem/redo.c, redo_recover.c).
  *
  * Each life of the server is a process.  It ends in the middle of something; then
- * the pool file gets, page by page, what the kernel had to write (what memory held
- * when the file was last synchronised), or whatever it might have written since,
- * and the log loses what was not synchronised.  The next life replays the
- * log: each line must hold what it held at its last drained flush, or something
+ * the pool file gets, page by page, what the kernel had to write (what the file held
+ * when it was last synchronised), or whatever it might have written since,
+ * and the log loses what was not synchronised: chunks, headers, its name.  The next life
+ * replays the log: each line must hold what it held at its last drained flush, or something
  * later.
  *
  * The calls into the kernel that the argument in src/pmem/README.md rests on are
- * seen by wrappers (--wrap): fdatasync() and pwritev2().
+ * seen here (redo_calls.h).
  *
  *-------------------------------------------------------------------------
  */
 #include "unit.h"
+#include "redo_calls.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sofort/pmem/redo.h"
+
+/* the calls themselves: those of all other sources come here (redo_calls.h) */
+#undef fdatasync
+#undef msync
+#undef pwrite
+#undef pwritev2
 
 #define PAGE			4096
 #define AREA_GRANULES	8
@@ -34,13 +42,13 @@
 /* Of all lives */
 typedef struct Shared
 {
-	uint64		area;			/* offset in the pool file */
-	bool		tracking;
+	uint64		area;			/* offset in the pool file; 0: there is none yet */
+	uint64		super;			/* the same of the superblock's page */
 	uint64		durable[AREA_LINES];	/* version at the last drained flush */
 	uint64		stored[AREA_LINES]; /* last version */
 	uint64		flushed[AREA_LINES];	/* last version that was flushed */
-	char		synced[AREA];	/* memory, when fdatasync() of the pool began */
-	char		before[AREA];	/* the same, one before: at some time since then */
+	char		synced[AREA];	/* the file, when its last synchronisation began */
+	char		super_synced[PAGE];
 	uint64		checkpoints;
 	uint64		chunks;
 
@@ -51,15 +59,24 @@ typedef struct Shared
 		off_t		at;
 		Size		bytes;
 	}			unsynced[MOST_UNSYNCED];
-	uint64		cut_at;			/* end the life in this write after its start; 0: do not */
-	uint64		writes;
+
+	/* headers that were written since, and what was there */
+	bool		header_open[2];
+	char		header_before[2][PAGE];
+	bool		log_named;		/* its directory was synchronised */
+
+	/* each call into the kernel is an event: end the life before the nth; 0: do not */
+	uint64		cut_at;
+	uint64		events;
+	bool		counting;
 	uint64		published;		/* last value of the word that pm_publish8() stores */
 	uint64		publishing;
 	uint64		needed[AREA_LINES]; /* by publishing: what was flushed before */
 } Shared;
 
 static Shared *shared;
-static int	log_fd = -1;
+static const RedoCall *lost = NULL; /* does nothing */
+static const char *lost_function = NULL;
 
 void
 fault_reached(const char *point)
@@ -70,48 +87,144 @@ volatile uint32 *fault_armed = NULL;
 
 /* ---- what the kernel is asked for ---- */
 
-extern int	__real_fdatasync(int fd);
-extern int	__wrap_fdatasync(int fd);
-extern ssize_t __real_pwritev2(int fd, const struct iovec *io, int n, off_t at, int flags);
-extern ssize_t __wrap_pwritev2(int fd, const struct iovec *io, int n, off_t at, int flags);
-
-int
-__wrap_fdatasync(int fd)
+static const char *
+log_name(void)
 {
-	int			rc;
+	static char path[MAXPGPATH + 8];
 
-	if (shared->tracking && fd == pm_pool_fd)
+	snprintf(path, sizeof(path), "%s.redo", sofort_pool_path);
+	return path;
+}
+
+static bool
+is_file(int fd, const char *path)
+{
+	struct stat a;
+	struct stat b;
+
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+static void
+event(void)
+{
+	if (shared->counting && ++shared->events == shared->cut_at)
+		_exit(0);
+}
+
+/* (through a descriptor of its own: others may have O_DIRECT) */
+static void
+read_at(const char *path, char *to, Size bytes, uint64 at)
+{
+	int			fd = open(path, O_RDONLY);
+
+	memset(to, 0, bytes);
+	if (fd < 0 || pread(fd, to, bytes, (off_t) at) < 0)
+		abort();
+	close(fd);
+}
+
+/* The pool file is durable as it is. */
+static void
+note_synced(void)
+{
+	read_at(sofort_pool_path, shared->synced, AREA, shared->area);
+	read_at(sofort_pool_path, shared->super_synced, PAGE, shared->super);
+}
+
+/* (No power fails but ours: the files themselves need not be synchronised.) */
+int
+redo_fdatasync(int fd, const RedoCall *site)
+{
+	event();
+	if (site == lost)
+		return 0;
+	if (is_file(fd, sofort_pool_path) && shared->area != 0)
 	{
-		memcpy(shared->before, PoolBase + shared->area, AREA);
-		rc = __real_fdatasync(fd);
-		memcpy(shared->synced, shared->before, AREA);
+		note_synced();
 		shared->checkpoints++;
-		return rc;
 	}
-	rc = __real_fdatasync(fd);
-	if (fd == log_fd)
+	if (is_file(fd, log_name()))
+	{
 		shared->nunsynced = 0;
-	return rc;
+		shared->header_open[0] = shared->header_open[1] = false;
+	}
+	return 0;
+}
+
+/* (of the superblock's page) */
+int
+redo_msync(void *p, size_t n, int flags, const RedoCall *site)
+{
+	event();
+	if (site == lost)
+		return 0;
+	memcpy(shared->super_synced, p, PAGE);
+	return 0;
+}
+
+/* Headers of the log; and of the pool what is replayed (no events: many), and the nonce */
+ssize_t
+redo_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+	if (!is_file(fd, sofort_pool_path) || n < PM_LINE)
+		event();
+	if (is_file(fd, log_name()) && at < 2 * REDO_BLOCK)
+	{
+		for (int i = (int) (at / REDO_BLOCK); i < 2 && (off_t) i * REDO_BLOCK < at + (off_t) n; i++)
+		{
+			if (!shared->header_open[i])
+				read_at(log_name(), shared->header_before[i], PAGE, (uint64) i * REDO_BLOCK);
+			shared->header_open[i] = true;
+		}
+	}
+	return pwrite(fd, p, n, at);
 }
 
 ssize_t
-__wrap_pwritev2(int fd, const struct iovec *io, int n, off_t at, int flags)
+redo_pwritev2(int fd, const struct iovec *io, int n, off_t at, int flags, const RedoCall *site)
 {
 	ssize_t		rc;
 
-	log_fd = fd;
 	shared->chunks++;
 	if (shared->nunsynced == MOST_UNSYNCED)
 		abort();
 	shared->unsynced[shared->nunsynced].at = at;
 	shared->unsynced[shared->nunsynced++].bytes = io->iov_len;
-	rc = __real_pwritev2(fd, io, n, at, 0);
-	if (shared->tracking && ++shared->writes == shared->cut_at)
-		_exit(0);
+	rc = pwritev2(fd, io, n, at, 0);
+	event();
 	/* this one alone; redo.c synchronises those before it */
-	if (flags & RWF_DSYNC)
+	if ((flags & RWF_DSYNC) && site != lost)
 		shared->nunsynced--;
 	return rc;
+}
+
+extern void __real_redo_drain_space(void);
+extern void __wrap_redo_drain_space(void);
+extern int	__real_fsync_fname_ext(const char *name, bool isdir, bool ignore_perm, int elevel);
+extern int	__wrap_fsync_fname_ext(const char *name, bool isdir, bool ignore_perm, int elevel);
+
+static bool
+is_lost(const char *function)
+{
+	return lost_function != NULL && strcmp(lost_function, function) == 0;
+}
+
+void
+__wrap_redo_drain_space(void)
+{
+	if (!is_lost("redo_drain_space"))
+		__real_redo_drain_space();
+}
+
+int
+__wrap_fsync_fname_ext(const char *name, bool isdir, bool ignore_perm, int elevel)
+{
+	event();
+	if (is_lost("fsync_fname_ext"))
+		return 0;
+	shared->log_named = true;
+	return __real_fsync_fname_ext(name, isdir, ignore_perm, elevel);
 }
 
 /* ---- a life ---- */
@@ -211,6 +324,7 @@ make_area(void)
 	pm_reserve(&area, pool_next_store_id(), AREA, pm_vector_get(&PoolSuper->stores, 0), 1, PM_RESERVE_ZERO);
 	pm_publish(&area);
 	shared->area = area.target & PM_OFFSET_MASK;
+	shared->super = (uint64) ((char *) PoolSuper - PoolBase) & ~(uint64) (PAGE - 1);
 }
 
 /* Is each line at least as new as it must be, and of one version? */
@@ -271,32 +385,37 @@ in_life(void (*run) (uint64 arg), uint64 arg)
 
 /* ---- what is left in the files ---- */
 
-/* Pages of the area: as they were when the file was synchronised, or as they are */
+/* Pages of the pool file: as they were when it was synchronised, or as they are */
 static void
 cut_pool_file(void)
 {
 	int			fd = open(sofort_pool_path, O_RDWR);
 
-	assert_true(fd >= 0);
+	check(fd >= 0);
 	for (Size at = 0; at < AREA; at += PAGE)
 	{
 		if (random_below(3) != 0)
-			assert_int_equal(pwrite(fd, shared->synced + at, PAGE, (off_t) (shared->area + at)), PAGE);
+			check(pwrite(fd, shared->synced + at, PAGE, (off_t) (shared->area + at)) == PAGE);
 	}
+	if (random_below(2))
+		check(pwrite(fd, shared->super_synced, PAGE, (off_t) shared->super) == PAGE);
 	close(fd);
+	note_synced();
 }
 
-/* Chunks that were not synchronised: whole, or each block there, or not, or half */
+/* Headers and chunks that were not synchronised: whole, or each block there, or not, or half */
 static void
 cut_log(void)
 {
-	char		path[MAXPGPATH + 8];
 	static char junk[PAGE];
-	int			fd;
+	int			fd = open(log_name(), O_RDWR);
 
-	snprintf(path, sizeof(path), "%s.redo", sofort_pool_path);
-	fd = open(path, O_RDWR);
-	assert_true(fd >= 0);
+	for (int i = 0; i < 2; i++)
+	{
+		if (shared->header_open[i] && random_below(2))
+			check(pwrite(fd, shared->header_before[i], PAGE, (off_t) i * REDO_BLOCK) == PAGE);
+		shared->header_open[i] = false;
+	}
 	for (int i = 0; i < shared->nunsynced; i++)
 	{
 		if (random_below(2))
@@ -307,30 +426,76 @@ cut_log(void)
 
 			memset(junk, (int) random_below(256), sizeof(junk));
 			if (random_below(2))
-				assert_true(pwrite(fd, junk + from, PAGE - from, shared->unsynced[i].at + (off_t) (at + from)) > 0);
+				check(pwrite(fd, junk + from, PAGE - from, shared->unsynced[i].at + (off_t) (at + from)) > 0);
 		}
 	}
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 	shared->nunsynced = 0;
+	if (!shared->log_named)
+		(void) unlink(log_name());
 }
 
 static void
 first_life(uint64 steps)
 {
+	/* what was allocated for others to use is in the log */
+	if (shared->nunsynced != 0)
+		_exit(4);
 	make_area();
-	shared->tracking = true;
 	redo_checkpoint();
 	load(steps);
 }
 
 static void
+begin_counting(void)
+{
+	shared->counting = true;
+}
+
+static void
 next_life(uint64 steps)
 {
-	shared->tracking = true;
 	check_area();
-	/* what recovery wrote to the file was synchronised */
-	memcpy(shared->synced, PoolBase + shared->area, AREA);
+	begin_counting();
 	load(steps);
+}
+
+/* One backend crashes: what is in memory is newer than the log. */
+static void
+restarted_life(uint64 steps)
+{
+	check_area();
+	load(steps);
+	begin_counting();
+	if (!server_try_start())
+		_exit(2);
+	load(10);
+}
+
+/* It ends in order: the pool file is complete alone. */
+static void
+stopped_life(uint64 steps)
+{
+	check_area();
+	load(steps);
+	drain();
+	server_stop();
+	if (unlink(log_name()) != 0)
+		_exit(5);
+	shared->log_named = false;
+}
+
+/* On a medium without a log: the file must not ask for one any more, now and after a power cut. */
+static void
+other_life(uint64 steps)
+{
+	const PoolSuperblock *super = (const PoolSuperblock *)
+		(shared->super_synced + (((char *) PoolSuper - PoolBase) & (PAGE - 1)));
+
+	check_area();
+	if (super->redo_nonce[0] != 0)
+		_exit(6);
 }
 
 static int
@@ -352,16 +517,22 @@ end(void **state)
 	return 0;
 }
 
-/* The children draw from a sequence of their own. */
+static void
+one_life(void (*run) (uint64), uint64 steps, uint64 cut_at, bool in_start)
+{
+	shared->cut_at = cut_at;
+	shared->events = 0;
+	shared->counting = in_start;
+	check(in_life(run, steps) == 0);
+	shared->counting = false;
+	/* the children draw from a sequence of their own */
+	seed_random(random_below(1000000) + unit_seed());
+}
+
 static void
 life(void (*run) (uint64), uint64 steps, uint64 cut_at)
 {
-	shared->cut_at = cut_at;
-	shared->writes = 0;
-	shared->tracking = false;
-	assert_int_equal(in_life(run, steps), 0);
-	shared->tracking = false;
-	seed_random(random_below(1000000) + unit_seed());
+	one_life(run, steps, cut_at, false);
 }
 
 /* ---- tests ---- */
@@ -387,9 +558,8 @@ test_power_cuts(void **state)
 static void
 publish_many(uint64 steps)
 {
-	shared->tracking = true;
 	check_area();
-	memcpy(shared->synced, PoolBase + shared->area, AREA);
+	begin_counting();
 	for (uint64 n = 0; n < steps; n++)
 	{
 		for (uint64 i = 1; i <= 2500; i++)
@@ -430,7 +600,6 @@ test_lost_page(void **state)
 	memcpy(shared->synced, old, AREA);
 	cut_pool_file();
 	cut_log();
-	shared->tracking = false;
 	assert_int_equal(in_life(next_life, 0), 3);
 }
 
@@ -438,14 +607,12 @@ test_lost_page(void **state)
 static void
 test_lost_chunk(void **state)
 {
-	char		path[MAXPGPATH + 8];
 	int			fd;
 	static char zero[PAGE];
 
 	life(first_life, 30, 0);
 	cut_pool_file();
-	snprintf(path, sizeof(path), "%s.redo", sofort_pool_path);
-	fd = open(path, O_RDWR);
+	fd = open(log_name(), O_RDWR);
 	for (int block = 2; block < 256; block++)
 		assert_int_equal(pwrite(fd, zero, PAGE, (off_t) block * PAGE), PAGE);
 	close(fd);
@@ -455,7 +622,6 @@ test_lost_chunk(void **state)
 		assert_int_equal(pwrite(fd, shared->synced + at, PAGE, (off_t) (shared->area + at)), PAGE);
 		close(fd);
 	}
-	shared->tracking = false;
 	assert_int_equal(in_life(next_life, 0), 3);
 }
 
@@ -478,7 +644,6 @@ test_wrong_log(void **state)
 	snprintf(path, sizeof(path), "%s.redo", sofort_pool_path);
 	snprintf(other, sizeof(other), "%s.away", path);
 	assert_int_equal(rename(path, other), 0);
-	shared->tracking = false;
 	assert_int_equal(in_life(no_life, 0), 2);
 	assert_int_equal(rename(other, path), 0);
 
@@ -504,6 +669,117 @@ test_wrong_log(void **state)
 	life(next_life, 0, 0);
 }
 
+/* ---- the test of the tests ---- */
+
+/* Lives of all kinds, which end anywhere, also while they start */
+static void
+workout(void)
+{
+	static void (*const runs[]) (uint64) = {next_life, next_life, restarted_life, stopped_life};
+
+	one_life(first_life, 40, 0, false);
+	for (int i = 0; i < 60; i++)
+	{
+		cut_pool_file();
+		cut_log();
+		if (i % 8 == 7)
+		{
+			sofort_durability = PM_DURABILITY_PROCESS;
+			one_life(other_life, 0, 0, false);
+			sofort_durability = PM_DURABILITY_MSYNC;
+			/* what that medium did survives no power cut: there is none */
+			note_synced();
+		}
+		else if (i % 3 == 0)
+			/* each of the first events of a start */
+			one_life(next_life, random_below(200), 1 + i / 3 % 14, true);
+		else
+			one_life(runs[random_below(lengthof(runs))], random_below(200), random_below(3) == 0 ? 0 : 1 + random_below(300), false);
+	}
+}
+
+static void
+test_lives(void **state)
+{
+	workout();
+}
+
+extern RedoCall *const __start_redo_calls[];
+extern RedoCall *const __stop_redo_calls[];
+
+#define LOSS_SEEDS	10
+
+static bool
+fails_without(const RedoCall *call, const char *function)
+{
+	for (uint64 seed = 1; seed <= LOSS_SEEDS; seed++)
+	{
+		int			status;
+		pid_t		child;
+
+		fflush(NULL);
+		child = fork();
+		if (child == 0)
+		{
+			unit_in_child = true;
+			if (getenv("UNIT_VERBOSE") == NULL && freopen("/dev/null", "w", stderr) == NULL)
+				_exit(2);
+			(void) begin(NULL);
+			seed_random(seed);
+			lost = call;
+			lost_function = function;
+			workout();
+			server_end();
+			_exit(0);
+		}
+		if (waitpid(child, &status, 0) != child)
+			abort();
+		server_remove(child);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		{
+			if (getenv("UNIT_VERBOSE") != NULL)
+				print_message("%s: noticed with seed %d\n", call != NULL ? call->function : function, (int) seed);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Each call that makes something of the log durable: the workout must fail without it. */
+static void
+test_lost_calls(void **state)
+{
+	static const char *const functions[] = {"redo_drain_space", "fsync_fname_ext"};
+	const char *only = getenv("UNIT_CALL");
+	int			tried = 0;
+	int			bad = 0;
+
+	for (RedoCall *const *c = __start_redo_calls; c < __stop_redo_calls; c++)
+	{
+		char		name[256];
+
+		if (strstr((*c)->file, "redo") == NULL || strstr((*c)->file, "unit") != NULL)
+			continue;
+		snprintf(name, sizeof(name), "%s:%s:%s:%u", (*c)->file, (*c)->function, (*c)->what, (*c)->line);
+		tried++;
+		if ((only == NULL || strstr(name, only) != NULL) && !fails_without(*c, NULL))
+		{
+			bad++;
+			print_message("nothing notices that %s is left out\n", name);
+		}
+	}
+	for (int i = 0; i < (int) lengthof(functions); i++)
+	{
+		if ((only == NULL || strcmp(functions[i], only) == 0) && !fails_without(NULL, functions[i]))
+		{
+			bad++;
+			print_message("nothing notices that %s() is left out\n", functions[i]);
+		}
+	}
+	assert_int_equal(bad, 0);
+	assert_true(tried > 0);
+}
+
 int
 main(void)
 {
@@ -513,6 +789,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_lost_page, begin, end),
 		cmocka_unit_test_setup_teardown(test_lost_chunk, begin, end),
 		cmocka_unit_test_setup_teardown(test_wrong_log, begin, end),
+		cmocka_unit_test_setup_teardown(test_lives, begin, end),
+		cmocka_unit_test(test_lost_calls),
 	};
 
 	if (getenv("UNIT_TEST") != NULL)

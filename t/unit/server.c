@@ -93,9 +93,21 @@ on_shmem_exit(pg_on_exit_callback function, Datum arg)
 {
 }
 
+static pg_on_exit_callback at_exit = NULL;
+static Datum at_exit_arg;
+
 void
 on_proc_exit(pg_on_exit_callback function, Datum arg)
 {
+	at_exit = function;
+	at_exit_arg = arg;
+}
+
+void
+server_stop(void)
+{
+	if (at_exit != NULL)
+		at_exit(0, at_exit_arg);
 }
 
 void

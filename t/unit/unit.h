@@ -35,6 +35,9 @@ extern void server_start(void);
 /* The same; false if the pool could not be used. */
 extern bool server_try_start(void);
 
+/* An orderly end: what the postmaster does last */
+extern void server_stop(void);
+
 /* This is process n from now on; 0: the postmaster, else a backend */
 extern void server_become(int n);
 
