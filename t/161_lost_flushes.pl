@@ -39,6 +39,7 @@ my @moments = (
 	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
 	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:tcb_activate:drain:1' ],
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
+	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],
 	[ 'corners', 'taken back', 'undone', 'txn/commit.c:durable_error_context:drain:1' ],
 );
 

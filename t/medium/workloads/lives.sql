@@ -107,5 +107,20 @@ DO $$ BEGIN INSERT INTO kt VALUES (3, 3, repeat('t', 90)); INSERT INTO kt SELECT
 INSERT INTO other VALUES (61, 'others');
 -- step kept: rolled back @8
 ROLLBACK;
+
+-- step finished: one that is prepared @2
+BEGIN;
+INSERT INTO other VALUES (80, 'prepared');
+PREPARE TRANSACTION 'finished';
+-- step finished: by who does nothing else @3
+COMMIT PREPARED 'finished';
+-- step finished: xids go by @9
+SELECT sofort_test.burn_xids(1200000);
+-- step finished: the commit log of earlier ones is not needed elsewhere @9
+UPDATE pg_database SET datfrozenxid = txid_current()::text::xid WHERE datname IN ('template0', 'template1');
+-- step finished: nor here @9
+VACUUM (FREEZE);
+-- step finished: others
+INSERT INTO other VALUES (81, 'others');
 -- step last
 INSERT INTO other VALUES (999, 'last');
