@@ -424,17 +424,15 @@ update_row(DirectState *d, TupleTableSlot *old)
 	Relation	rel = d->css.ss.ss_currentRelation;
 	ItemPointerData tid = old->tts_tid;
 	TM_FailureData tmfd;
-	LockTupleMode lockmode;
-	CompatUpdateIndexes update_indexes;
+	bool		needs_entries;
 
-	if (!make_new_row(d, old))
+	if (tableam_row_gets_root(old, rel) || !make_new_row(d, old))
 		return false;
 	d->new_row->tts_tableOid = RelationGetRelid(rel);
-	if (table_tuple_update(rel, &tid, d->new_row, estate->es_output_cid, estate->es_snapshot,
-						   estate->es_crosscheck_snapshot, true, &tmfd, &lockmode,
-						   &update_indexes) != TM_Ok)
+	if (tableam_update_in_chain(rel, &tid, d->new_row, estate->es_output_cid,
+								estate->es_crosscheck_snapshot, &tmfd, &needs_entries) != TM_Ok)
 		return false;
-	if (update_indexes != COMPAT_UPDATE_INDEXES_NONE)
+	if (needs_entries)
 		elog(ERROR, "update of \"%s\" needs index entries", RelationGetRelationName(rel));
 	estate->es_processed++;
 	return true;

@@ -17,6 +17,8 @@
 #include "utils/relcache.h"
 
 #define TAIL_BLOCKS		64		/* looked at for the append position */
+#define REVIEW_ROWS		4096	/* encodings of smaller tables are not looked at again
+								 * for fewer new rows */
 
 bool
 row_tid_is_valid(const ItemPointerData *tid)
@@ -381,6 +383,47 @@ decide_late(StoreDesc *store, Bitmapset *indexed)
 	shared->undecided_wait = Max(shared->undecided_wait * 2, STORE_SAMPLE_ROWS);
 }
 
+/*
+ * When a table has grown by an eighth, columns without a dictionary are looked at
+ * again.  The number of looks grows with the logarithm of its size.
+ */
+static void
+reconsider(StoreDesc *store, Bitmapset *indexed)
+{
+	StoreShared *shared = store->shared;
+	uint64		rows = store_block_count(store->header) * SOFORT_BLOCK_ROWS;
+
+	if (shared->unreviewed_rows < Max(rows / 8, REVIEW_ROWS))
+		return;
+	shared->unreviewed_rows = 0;
+	if (shape_may_reconsider(store->header,
+							 shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))))
+		shape_reconsider(store, indexed);
+}
+
+/*
+ * VACUUM looks, too: values of a table that does not grow any more may be
+ * replaced by others.  The caller holds the horizon (txn_hold_horizon()).
+ */
+void
+block_reconsider(Relation rel, StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+	uint32		shape = pg_atomic_read_u32(&shared->current_shape);
+	Bitmapset  *indexed;
+
+	if (shape == PG_UINT32_MAX || !shape_may_reconsider(store->header, shape_get(store->header, shape)))
+		return;
+	column_ensure(rel, store);
+	indexed = compat_indexed_attrs(rel);
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	if (shape_may_reconsider(store->header,
+							 shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))))
+		shape_reconsider(store, indexed);
+	LWLockRelease(structure_lock(store->id));
+	bms_free(indexed);
+}
+
 /* How many rows insertions put into n blocks: a fill factor leaves some out. */
 static uint64
 rows_filled(const StoreHeader *header, uint64 n)
@@ -430,6 +473,7 @@ grow(StoreDesc *store)
 												   store_block_count(header) : 0)));
 		make_run(store, b, n, shape);
 		store->shared->undecided_rows += rows_filled(header, n);
+		store->shared->unreviewed_rows += rows_filled(header, n);
 	}
 	SOFORT_STOP("store-block-published");
 	if (b + n > store_block_count(header))
@@ -499,6 +543,7 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 			shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))->capacity == 0)
 			shape_decide(store, indexed);
 		decide_late(store, indexed);
+		reconsider(store, indexed);
 		give_up_append_range(shared);
 		grow(store);
 	}

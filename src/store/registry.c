@@ -387,6 +387,9 @@ registry_attach(StoreNode *node)
 		pg_atomic_init_u32(&shared->current_shape,
 						   pm_vector_count(&node->header->shapes) == 0 ? PG_UINT32_MAX :
 						   (uint32) pm_vector_count(&node->header->shapes) - 1);
+		pg_atomic_init_u32(&shared->retired_below,
+						   shape_retired_below(node->header,
+											   pg_atomic_read_u32(&shared->current_shape)));
 		pg_atomic_init_u32(&shared->nfree, 0);
 		pg_atomic_init_u32(&shared->nmarking, 0);
 		pg_atomic_init_u64(&shared->live, 0);
@@ -488,6 +491,7 @@ registry_free_shared_data(StoreShared *shared)
 	shared->holes = false;
 	pg_atomic_write_u64(&shared->append, 0);
 	pg_atomic_write_u32(&shared->current_shape, PG_UINT32_MAX);
+	pg_atomic_write_u32(&shared->retired_below, 0);
 	pg_atomic_write_u64(&shared->live, 0);
 	pg_atomic_write_u64(&shared->dead, 0);
 }

@@ -9,6 +9,9 @@
  * otherwise the value itself: plain, in place
  * if it is short, else by reference.
  *
+ * Columns without a dictionary are looked at again as the table grows, and by
+ * VACUUM: their values may repeat later.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -21,6 +24,7 @@
 #define SAMPLE_MAX		1100
 #define SAMPLE_MIN		64		/* values; fewer decide nothing */
 #define SAMPLE_VALUE	1024	/* longer values get no dictionary */
+#define REFERENCE_OVERHEAD	16	/* bytes, of a value by reference: header, rounding */
 
 typedef struct ColumnSample
 {
@@ -307,6 +311,115 @@ shape_decide_late(StoreDesc *store, Bitmapset *indexed)
 	}
 	if (decided)
 		(void) shape_publish(store, choices, n, true);
+	MemoryContextSwitchTo(old);
+	value_reset();
+}
+
+/* ---- looking again ---- */
+
+/* Might a dictionary save this column a good part of a row? */
+static bool
+may_reconsider(const StoreHeader *header, const ShapeColumn *c)
+{
+	if (c->flags & (SHAPE_UNDECIDED | SHAPE_LEFT))
+		return false;
+	return c->encoding == ENCODING_REFERENCE || c->encoding == ENCODING_INLINE ||
+		(c->encoding == ENCODING_PLAIN && column_get(header, c->column)->attlen > (int16) sizeof(Datum));
+}
+
+bool
+shape_may_reconsider(const StoreHeader *header, const ShapeHeader *s)
+{
+	int			i;
+
+	if (s == NULL || s->capacity == 0)
+		return false;
+	for (i = 0; i < s->ncolumns; i++)
+		if (may_reconsider(header, &s->columns[i]))
+			return true;
+	return false;
+}
+
+static const ShapeColumn *
+shape_column(const ShapeHeader *s, uint16 column)
+{
+	int			i;
+
+	for (i = 0; i < s->ncolumns; i++)
+		if (s->columns[i].column == column)
+			return &s->columns[i];
+	return NULL;
+}
+
+/*
+ * Do values repeat by now that did not when their encoding was chosen?  If the
+ * youngest rows would be less than half as large with dictionaries, there is a new
+ * shape that has them, and rows of the older ones are not filled any more (so the
+ * table grows by at most half before VACUUM releases them).  Structure
+ * lock held; indexed: as for shape_decide().
+ */
+void
+shape_reconsider(StoreDesc *store, Bitmapset *indexed)
+{
+	struct StoreLocal *local = store->local;
+	const ShapeHeader *like = shape_get(store->header,
+										pg_atomic_read_u32(&store->shared->current_shape));
+	MemoryContext old = MemoryContextSwitchTo(value_context());
+	RowRef	   *rows = palloc(SAMPLE_MAX * sizeof(RowRef));
+	ColumnSample *sample = palloc(sizeof(ColumnSample));
+	Datum	   *values = palloc(Max(local->natts, 1) * sizeof(Datum));
+	bool	   *isnull = palloc(Max(local->natts, 1) * sizeof(bool));
+	int			n;
+	ColumnChoice *choices = shape_choices(store, like, &n);
+	ColumnChoice *choice = choices;
+	double		row_bytes = (double) like->block_size / SOFORT_BLOCK_ROWS;
+	double		saved = 0;
+	int			i;
+
+	for (i = 0; i < local->natts; i++)
+	{
+		const ShapeColumn *now;
+		ColumnHeader *c;
+		ColumnChoice later;
+		double		bytes;
+		int			nrows;
+
+		if (local->column[i] < 0)
+			continue;
+		/* choices are in the order of the attributes */
+		Assert(choice->column == local->column[i]);
+		now = shape_column(like, choice->column);
+		if (now == NULL || !may_reconsider(store->header, now) ||
+			(nrows = sample_late_rows(store, choice->column, rows)) == 0)
+		{
+			choice++;
+			continue;
+		}
+		c = column_get(store->header, choice->column);
+		sample_column(store, c, i, rows, nrows, values, isnull, sample);
+		bytes = now->width;
+		if (now->encoding == ENCODING_REFERENCE)
+			bytes += ((double) sample->total + REFERENCE_OVERHEAD * sample->n) / nrows;
+		row_bytes += bytes - now->width;
+		later = choose(store, choice->column, TupleDescAttr(local->tupdesc, i)->atttypmod,
+					   sample, nrows,
+					   bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
+		if (later.encoding == ENCODING_DICTIONARY)
+		{
+			saved += bytes - later.width;
+			later.nullable = true;
+			later.late = true;
+			*choice = later;
+		}
+		choice++;
+	}
+	if (saved * 2 > row_bytes)
+	{
+		for (choice = choices; choice < choices + n; choice++)
+			if (choice->encoding == ENCODING_DICTIONARY && choice->dictionary == PM_NULL)
+				choice->dictionary = pm_ptr(dictionary_create(store->header, choice->column));
+		(void) shape_publish(store, choices, n, true);
+	}
 	MemoryContextSwitchTo(old);
 	value_reset();
 }

@@ -59,6 +59,42 @@ shape_is_undecided(const ShapeHeader *s)
 	return false;
 }
 
+static bool
+has_late_dictionary(const ShapeHeader *s, uint16 column)
+{
+	int			i;
+
+	for (i = 0; s != NULL && i < s->ncolumns; i++)
+		if (s->columns[i].column == column)
+			return (s->columns[i].flags & SHAPE_LATE) != 0;
+	return false;
+}
+
+/*
+ * The first shape whose rows may be filled as long as this one is the newest:
+ * those before have not got a dictionary that came late, and their rows take
+ * more than twice the space.  0: all.
+ */
+uint32
+shape_retired_below(const StoreHeader *header, uint32 newest)
+{
+	const ShapeHeader *s = shape_get(header, newest);
+	uint32		below = 0;
+	int			i;
+
+	for (i = 0; s != NULL && i < s->ncolumns; i++)
+	{
+		uint32		first = newest;
+
+		if ((s->columns[i].flags & SHAPE_LATE) == 0)
+			continue;
+		while (first > 0 && has_late_dictionary(shape_get(header, first - 1), s->columns[i].column))
+			first--;
+		below = Max(below, first);
+	}
+	return below;
+}
+
 /* ---- layout ---- */
 
 static uint32
@@ -241,7 +277,8 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 		s->columns[i].width = choices[i].width;
 		s->columns[i].null_bit = choices[i].nullable ? nullable++ : SHAPE_NEVER_NULL;
 		s->columns[i].dictionary = choices[i].dictionary;
-		s->columns[i].flags = choices[i].undecided ? SHAPE_UNDECIDED : 0;
+		s->columns[i].flags = (choices[i].undecided ? SHAPE_UNDECIDED : 0) |
+			(choices[i].late ? SHAPE_LATE : 0) | (choices[i].left ? SHAPE_LEFT : 0);
 	}
 	if (final)
 		spill_to_minipages(s, choices);
@@ -253,7 +290,7 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 	pm_publish(&r);
 	pm_vector_publish(&header->shapes, id + 1);
 	pg_atomic_write_u32(&store->shared->current_shape, (uint32) id);
-	space_shape_changed(store->shared);
+	space_shape_changed(store->shared, shape_retired_below(header, (uint32) id));
 	SOFORT_STOP("store-shape-published");
 	return (uint32) id;
 }
@@ -339,6 +376,8 @@ shape_choices(StoreDesc *store, const ShapeHeader *like, int *n)
 			choice->minipage = c->offset < like->record_offset;
 			choice->nullable = c->null_bit != SHAPE_NEVER_NULL;
 			choice->undecided = (c->flags & SHAPE_UNDECIDED) != 0;
+			choice->late = (c->flags & SHAPE_LATE) != 0;
+			choice->left = (c->flags & SHAPE_LEFT) != 0;
 			break;
 		}
 		choice->column = column;
@@ -381,6 +420,8 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 		}
 		/* as far as we know the others, the next will be like them */
 		size = Max(size, index->longest);
+		choice->late = false;
+		choice->left = true;
 	}
 	if (value_packable(c) && choice->encoding != ENCODING_REFERENCE &&
 		size + 1 <= STORE_INLINE_MAX)

@@ -56,15 +56,17 @@ next_chunk_size(const FreeChunk *last, uint32 first)
 /*
  * Rows in blocks of the newest shape take every value, others perhaps not: they
  * wait in a list of their own.  (A new shape may come at any time: who needs the
- * newest looks again.)
+ * newest looks again.)  Those of retired shapes wait for VACUUM.
  */
 static FreeChunk **
 list_of(StoreShared *shared, uint64 row)
 {
 	const BlockHeader *b = block_get(shared->header, row / SOFORT_BLOCK_ROWS);
 
-	return b != NULL && b->shape == pg_atomic_read_u32(&shared->current_shape) ?
-		&shared->free : &shared->free_older;
+	if (b != NULL && b->shape == pg_atomic_read_u32(&shared->current_shape))
+		return &shared->free;
+	return b != NULL && b->shape < pg_atomic_read_u32(&shared->retired_below) ?
+		&shared->free_retired : &shared->free_older;
 }
 
 /* Do these rows follow each other, in one block? */
@@ -122,7 +124,8 @@ push_free(StoreShared *shared, uint64 row, uint32 count)
 		c->entry[c->n++] = FREE_MAKE(row, count);
 	else if (insert_range(c, row, count))
 		return;
-	pg_atomic_fetch_add_u32(&shared->nfree, 1);
+	if (list != &shared->free_retired)
+		pg_atomic_fetch_add_u32(&shared->nfree, 1);
 }
 
 /* Should rows be added to the list, before the first of them is taken? */
@@ -152,6 +155,13 @@ pop_expired(StoreShared *shared, uint64 horizon)
 }
 
 /* ---- public ---- */
+
+/* Does the row lie in a block whose rows are not filled any more? */
+bool
+store_row_is_retired(const StoreDesc *store, const RowRef *ref)
+{
+	return ref->block->shape < pg_atomic_read_u32(&store->shared->retired_below);
+}
 
 /* Rows that nobody has seen since they became EMPTY, or whose time has come. */
 void
@@ -269,18 +279,57 @@ free_expired(StoreShared *shared, FreeChunk *c)
 	free_chunk(shared, c);
 }
 
-/* There is a new shape: what fitted the one before may not fit it. */
-void
-space_shape_changed(StoreShared *shared)
+/* To the list that is the right one now */
+static void
+push_list_again(StoreShared *shared, FreeChunk *c, bool counted)
 {
-	FreeChunk **end = &shared->free;
+	while (c != NULL)
+	{
+		FreeChunk  *next = c->next;
+		uint32		i;
+
+		for (i = 0; i < c->n; i++)
+			push_free(shared, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+		if (counted)
+			pg_atomic_fetch_sub_u32(&shared->nfree, c->n);
+		free_chunk(shared, c);
+		c = next;
+	}
+}
+
+/*
+ * There is a new shape: what fitted the one before may not fit it.  Rows of
+ * shapes before retired_below are not to be filled.
+ */
+void
+space_shape_changed(StoreShared *shared, uint32 retired_below)
+{
+	FreeChunk  *newest;
+	FreeChunk  *older;
+	FreeChunk  *retired;
 
 	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
-	while (*end != NULL)
-		end = &(*end)->next;
-	*end = shared->free_older;
-	shared->free_older = shared->free;
-	shared->free = NULL;
+	newest = shared->free;
+	older = shared->free_older;
+	retired = shared->free_retired;
+	shared->free = shared->free_older = NULL;
+	if (retired_below != pg_atomic_read_u32(&shared->retired_below))
+	{
+		pg_atomic_write_u32(&shared->retired_below, retired_below);
+		shared->free_retired = NULL;
+		push_list_again(shared, older, true);
+		push_list_again(shared, newest, true);
+		push_list_again(shared, retired, false);
+	}
+	else
+	{
+		FreeChunk **end = &newest;
+
+		while (*end != NULL)
+			end = &(*end)->next;
+		*end = older;
+		shared->free_older = newest;
+	}
 	LWLockRelease(space_lock(shared->id));
 }
 
@@ -337,6 +386,21 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 	return true;
 }
 
+/* The values by reference that EMPTY rows, which nobody can fill, still have */
+static void
+free_values(StoreDesc *store, uint64 first, uint32 n)
+{
+	uint64		row;
+
+	for (row = first; row < first + n; row++)
+	{
+		RowRef		ref;
+
+		if (store_locate(store, row, &ref))
+			row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
+	}
+}
+
 /* VACUUM: values of rows whose quarantine is over are freed, rows usable. */
 void
 space_drain(StoreDesc *store)
@@ -348,7 +412,6 @@ space_drain(StoreDesc *store)
 	{
 		FreeChunk  *c;
 		uint32		i;
-		uint64		row;
 
 		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
 		c = pop_expired(shared, horizon);
@@ -360,15 +423,40 @@ space_drain(StoreDesc *store)
 			uint64		first = FREE_ROW(c->entry[i]);
 			uint32		n = FREE_COUNT(c->entry[i]);
 
-			for (row = first; row < first + n; row++)
-			{
-				RowRef		ref;
-
-				if (store_locate(store, row, &ref))
-					row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
-			}
+			free_values(store, first, n);
 			space_give(shared, first, n);
 			pg_atomic_fetch_sub_u32(&shared->nfree, 1);
+		}
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		free_chunk(shared, c);
+		LWLockRelease(space_lock(store->id));
+	}
+}
+
+/*
+ * VACUUM: nobody fills rows of retired shapes, so nobody else frees the values
+ * that they had.  Then they belong to nobody, and go with their run.
+ */
+void
+space_clear_retired(StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+
+	for (;;)
+	{
+		FreeChunk  *c;
+		uint32		i;
+
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		if ((c = shared->free_retired) != NULL)
+			shared->free_retired = c->next;
+		LWLockRelease(space_lock(store->id));
+		if (c == NULL)
+			break;
+		for (i = 0; i < c->n; i++)
+		{
+			free_values(store, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+			SOFORT_STOP("store-retired-cleared");
 		}
 		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
 		free_chunk(shared, c);
@@ -388,6 +476,7 @@ in_blocks(uint64 e, uint64 block, uint32 n)
 static void
 purge_list(StoreShared *shared, FreeChunk **list, uint64 block, uint32 n)
 {
+	bool		counted = list != &shared->free_retired;
 	FreeChunk  *c;
 
 	while ((c = *list) != NULL)
@@ -398,7 +487,8 @@ purge_list(StoreShared *shared, FreeChunk **list, uint64 block, uint32 n)
 		for (i = 0; i < c->n; i++)
 			if (!in_blocks(c->entry[i], block, n))
 				c->entry[kept++] = c->entry[i];
-		pg_atomic_fetch_sub_u32(&shared->nfree, c->n - kept);
+		if (counted)
+			pg_atomic_fetch_sub_u32(&shared->nfree, c->n - kept);
 		c->n = kept;
 		if (kept > 0)
 			list = &c->next;
@@ -430,6 +520,7 @@ space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
 	{
 		purge_list(shared, &shared->free, block, n);
 		purge_list(shared, &shared->free_older, block, n);
+		purge_list(shared, &shared->free_retired, block, n);
 		spread_forget_blocks(shared, block, n);
 	}
 	LWLockRelease(space_lock(shared->id));
@@ -440,13 +531,14 @@ space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
 void
 space_free_all(StoreShared *shared)
 {
-	FreeChunk  *lists[3];
+	FreeChunk  *lists[4];
 	int			i;
 
 	lists[0] = shared->free;
 	lists[1] = shared->quarantine_head;
 	lists[2] = shared->free_older;
-	for (i = 0; i < 3; i++)
+	lists[3] = shared->free_retired;
+	for (i = 0; i < (int) lengthof(lists); i++)
 	{
 		while (lists[i] != NULL)
 		{
@@ -456,7 +548,7 @@ space_free_all(StoreShared *shared)
 			lists[i] = next;
 		}
 	}
-	shared->free = shared->free_older = NULL;
+	shared->free = shared->free_older = shared->free_retired = NULL;
 	shared->quarantine_head = shared->quarantine_tail = NULL;
 	pg_atomic_write_u32(&shared->nfree, 0);
 	spread_forget_all(shared);

@@ -223,7 +223,7 @@ spread_complete_block(Relation rel, StoreDesc *store)
 
 /*
  * A spare row of the block in which "row" lies, for its next version.  False if
- * there is none (any more).
+ * there is none (any more), or the block's shape is retired.
  */
 bool
 spread_take(Relation rel, StoreDesc *store, uint64 row, uint64 *spare)
@@ -231,7 +231,10 @@ spread_take(Relation rel, StoreDesc *store, uint64 row, uint64 *spare)
 	StoreShared *shared = store->shared;
 	uint32		tid_rows = store->header->tid_rows;
 	uint64		tid_block = row_to_ordinal(row) / tid_rows;
+	const BlockHeader *block = block_get(store->header, row / SOFORT_BLOCK_ROWS);
 
+	if (block == NULL || block->shape < pg_atomic_read_u32(&shared->retired_below))
+		return false;
 	for (;;)
 	{
 		uint64		a;

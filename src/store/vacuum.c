@@ -433,6 +433,16 @@ release_empty_runs(StoreDesc *store)
 	return released;
 }
 
+/* Encodings that fit the values no more (see "Encodings" in the README) */
+void
+store_reconsider(Relation rel, StoreDesc *store)
+{
+	bool		held = txn_hold_horizon();
+
+	block_reconsider(rel, store);
+	txn_release_horizon(held);
+}
+
 /*
  * Nobody may stand on a block that goes away: it needs the exclusive lock, and
  * is left for another time if that is not to be had soon (like heap's
@@ -446,6 +456,7 @@ store_release_empty(Relation rel, StoreDesc *store)
 
 	block_append_init(store);
 	space_drain(store);
+	space_clear_retired(store);
 	if (!any_empty_run(store))
 		return 0;
 	for (i = 0; !ConditionalLockRelation(rel, AccessExclusiveLock); i++)

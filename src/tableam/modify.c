@@ -275,7 +275,7 @@ attrs_changed(Relation rel, Bitmapset *attrs, const Datum *old_values, const boo
 }
 
 /*
- * heap_only: no index needs a new entry.  summaries: but indexes that summarize
+ * heap_only: no index column changes.  summaries: but indexes that summarize
  * need to know.  keys: a column that a foreign key could refer to changes, which
  * excludes KEY SHARE.
  */
@@ -301,10 +301,15 @@ classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlo
 	bms_free(hot_attrs);
 }
 
-TM_Result
-tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
-					 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
-					 LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
+/*
+ * UPDATE.  A row in a block that is not to be filled any more gets a new root, so
+ * that all of its chain can go; unless the caller has no way to insert into indexes
+ * (in_chain).
+ */
+static TM_Result
+update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
+		   Snapshot crosscheck, bool wait, bool in_chain, TM_FailureData *tmfd,
+		   LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
 {
 	StoreDesc  *store;
 	RowRef		old;
@@ -329,6 +334,8 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 
 	slot_getallattrs(slot);
 	classify_update(rel, store, &old, slot, &heap_only, &summaries, &keys);
+	if (!in_chain && store_row_is_retired(store, &old))
+		heap_only = false;
 	if (!keys)
 		*lockmode = LockTupleNoKeyExclusive;
 
@@ -375,4 +382,36 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 		tableam_update_summaries(rel, slot, &root);
 	}
 	return TM_Ok;
+}
+
+TM_Result
+tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
+					 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
+					 LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
+{
+	return update_row(rel, otid, slot, cid, crosscheck, wait, false, tmfd, lockmode,
+					  update_indexes);
+}
+
+/* The same for a statement that changes no column of an index, and waits. */
+TM_Result
+tableam_update_in_chain(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
+						Snapshot crosscheck, TM_FailureData *tmfd, bool *needs_entries)
+{
+	LockTupleMode lockmode;
+	CompatUpdateIndexes update_indexes;
+	TM_Result	result = update_row(rel, otid, slot, cid, crosscheck, true, true, tmfd, &lockmode,
+									&update_indexes);
+
+	*needs_entries = update_indexes != COMPAT_UPDATE_INDEXES_NONE;
+	return result;
+}
+
+/* Will an update of this row give it a new root, whatever it changes? */
+bool
+tableam_row_gets_root(TupleTableSlot *slot, Relation rel)
+{
+	const RowRef *row = tableam_slot_row(slot);
+
+	return row != NULL && store_row_is_retired(store_open(rel), row);
 }

@@ -472,6 +472,7 @@ tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy
 
 	prune_table(&vac);
 	cleanup_indexes(&vac);
+	store_reconsider(rel, vac.store);
 	if (params->truncate != VACOPTVALUE_DISABLED)
 	{
 		pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_TRUNCATE);

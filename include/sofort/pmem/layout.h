@@ -492,6 +492,9 @@ typedef enum ColumnEncoding
 /* ShapeColumn.flags */
 #define SHAPE_UNDECIDED			0x1 /* too few values were known: the first form,
 									 * decided when there are more */
+#define SHAPE_LATE				0x2 /* a dictionary that came with a later look: rows of
+									 * shapes before it are not filled again */
+#define SHAPE_LEFT				0x4 /* has left its dictionary, and gets no other one */
 
 /* null_bit of a column that has no NULL in blocks of this shape */
 #define SHAPE_NEVER_NULL		0xffff

@@ -421,6 +421,12 @@ extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *valu
 							  bool *const *isnull, int n, uint64 begin, uint64 *rows);
 
 /*
+ * Does it lie in a block whose rows are not filled any more ("Looking again" in
+ * the README)?  Then its next version should be a new root.
+ */
+extern bool store_row_is_retired(const StoreDesc *store, const RowRef *ref);
+
+/*
  * Row id that the next insert of this transaction will take (unless a value
  * does not fit its block).  For txn_log_update(old, new) before the claim: one
  * drain for both entries and, with heap_only where drains are slow, for what makes
@@ -512,6 +518,7 @@ extern StoreRemoval (*store_remove_entries) (Relation rel, StoreDesc *store, uin
 
 /* Give back runs of empty blocks whose quarantine is over.  Returns blocks. */
 extern BlockNumber store_release_empty(Relation rel, StoreDesc *store);
+extern void store_reconsider(Relation rel, StoreDesc *store);
 
 /* ---- statistics for views and the planner ---- */
 

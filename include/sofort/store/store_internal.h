@@ -192,7 +192,8 @@ struct StoreShared
 	/* bits 0..39 next row to append, 40..63 how many have storage from there */
 	pg_atomic_uint64 append;
 	pg_atomic_uint32 current_shape; /* for new blocks; UINT32_MAX: none yet */
-	pg_atomic_uint32 nfree;		/* hint: ranges in both lists */
+	pg_atomic_uint32 retired_below; /* rows of shapes before this are not filled */
+	pg_atomic_uint32 nfree;		/* hint: ranges in the lists but free_retired */
 	pg_atomic_uint32 nmarking;	/* dictionaries whose use writers mark */
 	bool		values_freed;	/* of dictionaries, in this server life */
 
@@ -205,11 +206,13 @@ struct StoreShared
 	uint64		hole_from;		/* none below this block */
 	uint64		undecided_rows; /* made with columns that are to be decided */
 	uint64		undecided_wait; /* decide when there are so many */
+	uint64		unreviewed_rows;	/* made since encodings were looked at again */
 	DictIndex  *dictionaries;
 
 	/* space lock */
 	FreeChunk  *free;			/* usable at once, in blocks of the newest shape */
 	FreeChunk  *free_older;		/* the same, in other blocks */
+	FreeChunk  *free_retired;	/* not to be filled; their values are to be freed */
 	FreeChunk  *quarantine_head;
 	FreeChunk  *quarantine_tail;
 	struct SpareRows *spare;	/* by PostgreSQL's block, see tid.c */
@@ -487,6 +490,8 @@ typedef struct ColumnChoice
 	bool		minipage;
 	bool		nullable;		/* has a bit in the NULL bitmap */
 	bool		undecided;
+	bool		late;			/* SHAPE_LATE */
+	bool		left;			/* SHAPE_LEFT */
 	PMPtr		dictionary;
 } ColumnChoice;
 
@@ -499,6 +504,9 @@ extern void shape_decide(StoreDesc *store, Bitmapset *indexed);
 extern bool shape_is_undecided(const ShapeHeader *s);
 extern ColumnChoice *shape_choices(StoreDesc *store, const ShapeHeader *like, int *n);
 extern void shape_decide_late(StoreDesc *store, Bitmapset *indexed);
+extern bool shape_may_reconsider(const StoreHeader *header, const ShapeHeader *s);
+extern void shape_reconsider(StoreDesc *store, Bitmapset *indexed);
+extern uint32 shape_retired_below(const StoreHeader *header, uint32 newest);
 extern ShapeHeader *shape_get(const StoreHeader *header, uint32 shape);
 extern const char *encoding_name(int encoding);
 
@@ -588,6 +596,7 @@ extern void block_set_count(StoreHeader *header, uint64 n);
 extern BlockHeader *block_get(const StoreHeader *header, uint64 block);
 extern void block_append_init(StoreDesc *store);
 extern void block_extend(Relation rel, StoreDesc *store, bool force);
+extern void block_reconsider(Relation rel, StoreDesc *store);
 extern uint64 *block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors);
 extern uint32 block_run_length(const StoreHeader *header, uint64 block);
 extern bool header_locate(const StoreHeader *header, uint64 row, RowRef *ref);
@@ -626,9 +635,10 @@ words_straddle(const RowWords *w)
 extern void space_give(StoreShared *shared, uint64 row, uint32 count);
 extern void space_before_free(StoreDesc *store, uint64 block);
 extern void space_quarantine(StoreShared *shared, uint64 row);
-extern void space_shape_changed(StoreShared *shared);
+extern void space_shape_changed(StoreShared *shared, uint32 retired_below);
 extern void space_seal(StoreShared *shared);
 extern void space_drain(StoreDesc *store);
+extern void space_clear_retired(StoreDesc *store);
 extern bool space_purge_blocks(StoreShared *shared, uint64 block, uint32 n);
 extern void space_reserve(Relation rel, StoreDesc *store, uint32 want);
 extern void space_reserve_other(Relation rel, StoreDesc *store);

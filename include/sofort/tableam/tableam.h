@@ -47,4 +47,17 @@ extern void tableam_slot_restrict(TupleTableSlot *slot, const Bitmapset *attrs);
 /* The version that a slot was filled from; NULL if it holds other values. */
 extern const RowRef *tableam_slot_row(TupleTableSlot *slot);
 
+/* ---- updates without the executor's nodes ---- */
+
+/* Will an update of the row in the slot need index entries, whatever it changes? */
+extern bool tableam_row_gets_root(TupleTableSlot *slot, Relation rel);
+
+/*
+ * table_tuple_update() for who has no way to insert into indexes, and changes none of
+ * their columns (else *needs_entries).  Waits for row locks.
+ */
+extern TM_Result tableam_update_in_chain(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+										 CommandId cid, Snapshot crosscheck,
+										 TM_FailureData *tmfd, bool *needs_entries);
+
 #endif							/* SOFORT_TABLEAM_TABLEAM_H */
