@@ -267,18 +267,6 @@ space_seal(StoreShared *shared)
 	LWLockRelease(space_lock(shared->id));
 }
 
-/* The rows of an expired chunk become free. */
-static void
-free_expired(StoreShared *shared, FreeChunk *c)
-{
-	uint32		i;
-
-	pg_atomic_fetch_sub_u32(&shared->nfree, c->n);
-	for (i = 0; i < c->n; i++)
-		push_free(shared, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
-	free_chunk(shared, c);
-}
-
 /* To the list that is the right one now */
 static void
 push_list_again(StoreShared *shared, FreeChunk *c, bool counted)
@@ -333,6 +321,50 @@ space_shape_changed(StoreShared *shared, uint32 retired_below)
 	LWLockRelease(space_lock(shared->id));
 }
 
+/* The values by reference that EMPTY rows, which nobody can fill, still have */
+static void
+free_values(StoreDesc *store, uint64 first, uint32 n)
+{
+	uint64		row;
+
+	for (row = first; row < first + n; row++)
+	{
+		RowRef		ref;
+
+		if (store_locate(store, row, &ref))
+			row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
+	}
+}
+
+/*
+ * The rows of an expired chunk become free; those of retired shapes nobody's, and
+ * their values go.  Space lock held, but given up in between for these.
+ */
+static void
+free_expired(StoreDesc *store, FreeChunk *c)
+{
+	StoreShared *shared = store->shared;
+	uint32		nretired = 0;
+	uint32		i;
+
+	pg_atomic_fetch_sub_u32(&shared->nfree, c->n);
+	for (i = 0; i < c->n; i++)
+	{
+		if (list_of(shared, FREE_ROW(c->entry[i])) == &shared->free_retired)
+			c->entry[nretired++] = c->entry[i];
+		else
+			push_free(shared, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+	}
+	if (nretired > 0)
+	{
+		LWLockRelease(space_lock(store->id));
+		for (i = 0; i < nretired; i++)
+			free_values(store, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+	}
+	free_chunk(shared, c);
+}
+
 /*
  * Up to "want" rows of one block out of the free lists; newest: only rows in
  * blocks of the newest shape.
@@ -358,7 +390,7 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 	}
 	LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
 	while (is_short(*list) && (c = pop_expired(shared, local->horizon)) != NULL)
-		free_expired(shared, c);
+		free_expired(store, c);
 	if (*list == NULL && !newest)
 		list = &shared->free_older;
 	c = *list;
@@ -384,21 +416,6 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 	}
 	LWLockRelease(space_lock(store->id));
 	return true;
-}
-
-/* The values by reference that EMPTY rows, which nobody can fill, still have */
-static void
-free_values(StoreDesc *store, uint64 first, uint32 n)
-{
-	uint64		row;
-
-	for (row = first; row < first + n; row++)
-	{
-		RowRef		ref;
-
-		if (store_locate(store, row, &ref))
-			row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
-	}
 }
 
 /* VACUUM: values of rows whose quarantine is over are freed, rows usable. */

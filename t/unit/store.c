@@ -566,8 +566,12 @@ lost_workout(void)
 		medium_end();
 		if (k > 0)
 		{
+			/* begin() throws the dice of UNIT_SEED */
+			uint64		dice = random_below(PG_UINT32_MAX);
+
 			server_end();
 			(void) begin(NULL);
+			seed_random(dice);
 		}
 		attlen = lengths[k];
 		placement = placements[k];
