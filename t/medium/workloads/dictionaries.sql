@@ -46,6 +46,33 @@ VACUUM p;
 INSERT INTO p SELECT i, repeat('again ', 6) || i, i * 10000 FROM generate_series(1, 12) i;
 -- step rewrite
 VACUUM FULL p;
+-- step again: vacuum finds that values repeat
+VACUUM again;
+-- step again: new roots
+UPDATE again SET n = 1 WHERE id BETWEEN 91 AND 106;
+-- step again: in their chains
+UPDATE again SET n = 2, t = repeat('repeated ', 12) || 'new ' || id % 3 WHERE id BETWEEN 95 AND 104;
+-- step again: rolled back
+BEGIN;
+UPDATE again SET n = 3 WHERE id BETWEEN 101 AND 112;
+ROLLBACK;
+-- step again: a savepoint rolled back
+BEGIN;
+UPDATE again SET n = 4 WHERE id = 107;
+SAVEPOINT s;
+UPDATE again SET n = 5 WHERE id BETWEEN 105 AND 108;
+ROLLBACK TO s;
+COMMIT;
+-- step again: what is left lies in the newest shape
+DELETE FROM again WHERE id NOT BETWEEN 91 AND 107;
+-- step again: vacuum frees
+VACUUM again;
+-- step again: later
+UPDATE again SET n = 6 WHERE id = 92;
+-- step again: vacuum gives runs back
+VACUUM again;
+-- step again: others use the space
+INSERT INTO again SELECT i, i, repeat('repeated ', 12) || i % 10 FROM generate_series(2001, 2040) i;
 -- step truncate
 TRUNCATE p;
 -- step after truncate
