@@ -20,6 +20,10 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 sub bytes { return sql("SELECT pool_bytes FROM sofort.tables WHERE relation = '$_[0]'::regclass"); }
 sub encoding { return sql("SELECT encoding FROM sofort.columns WHERE relation = '$_[0]'::regclass AND column_name = '$_[1]'"); }
 
+# PostgreSQL's blocks that have rows, and how many rows lie in the first of them
+sub last_block { return sql("SELECT max((ctid::text::point)[0]) FROM $_[0]"); }
+sub rows_up_to { return sql("SELECT count(*) FROM $_[0] WHERE (ctid::text::point)[0] <= $_[1]"); }
+
 # What the rows take when they are just loaded
 sub fresh
 {
@@ -80,15 +84,16 @@ is(wrong('t', 60, 3), '10007|0', 'all values are right after more updates');
 is($node->verify_problems, '', 'verify');
 
 # ---- it does not grow: VACUUM looks ----
-load('still', 3000, '');
-sql("CALL replace('still', 3000, 20)");
-sql("VACUUM still") ;
-my $before = encoding('still', 'body');
-is($before, 'dictionary', 'VACUUM finds that values repeat');
-sql("CALL replace('still', 3000, 20)");
-sql('VACUUM still; VACUUM still');
-cmp_ok(bytes('still'), '<', 2.5 * fresh('still'), 'the next versions are small');
-is(wrong('still', 20, 2), '3000|0', 'all values are right');
+load('still', 2000, '');
+sql("CALL replace('still', 2000, 20)");
+is(encoding('still', 'body'), 'reference', 'few new rows: nobody has looked');
+my $large = bytes('still');
+sql('VACUUM still');
+is(encoding('still', 'body'), 'dictionary', 'VACUUM finds that values repeat');
+sql("CALL replace('still', 2000, 20)");
+sql('VACUUM still; SELECT pg_current_xact_id(); VACUUM still; SELECT pg_current_xact_id(); VACUUM still');
+is(wrong('still', 20, 2), '2000|0', 'all values are right');
+cmp_ok(bytes('still'), '<', $large / 3, 'the next versions are small, and nothing is left of those before');
 
 # ---- a small gain is not worth it ----
 sql(q{CREATE TABLE wide (id int PRIMARY KEY, v int, body text, big text) USING sofort;
@@ -99,13 +104,29 @@ is(encoding('wide', 'body'), 'reference', 'a row that would not be half as large
 
 # ---- a fill factor: updates stay in their block, but not in a retired one ----
 load('near', 4001, 'WITH (fillfactor = 50)');
-sql("CALL replace('near', 4001, 20)");
+sql("UPDATE near SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20 WHERE id > 2000");
+my $last = last_block('near');
 sql('VACUUM near');
 is(encoding('near', 'body'), 'dictionary', 'fill factor: a dictionary');
+sql("UPDATE near SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20");
+is(rows_up_to('near', $last), '0', 'fill factor: no new version lies in an old block');
 sql("CALL replace('near', 4001, 20)");
 sql('VACUUM near; VACUUM near');
 is(wrong('near', 20, 2), '4001|0', 'fill factor: all values are right');
 cmp_ok(bytes('near'), '<', 2.5 * fresh('near'), 'fill factor: the size');
+
+# after a start VACUUM finds the free rows of old blocks
+load('started', 4001, 'WITH (fillfactor = 50)');
+sql("UPDATE started SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20 WHERE id > 2000");
+$last = last_block('started');
+sql('VACUUM started');
+is(encoding('started', 'body'), 'dictionary', 'before a start: a dictionary');
+$node->kill9;
+$node->start;
+sql('VACUUM started');
+sql("UPDATE started SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20");
+is(rows_up_to('started', $last), '0', 'after a start: no new version lies in an old block');
+is(wrong('started', 20, 1), '4001|0', 'after a start: all values are right');
 
 # ---- one transaction, rolled back and not ----
 load('one', 5003, '');
