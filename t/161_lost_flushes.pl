@@ -137,9 +137,14 @@ foreach my $r (@recoveries)
 		(rotate => 1, every => int($again->{drains} / 12) || 1), seed => $seed);
 	cmp_ok($images, '>', 0, "$step: there is something to look at");
 	is($bad, 0, "$step: $images images of what follows") or diag(substr($text, 0, 3000));
-	my %outcome = $again->calls(only => \@calls, %tries);
-	is(scalar(keys %outcome), scalar(@calls), "$step: the sources have these calls");
-	are_noticed($step, %outcome);
+	# who else drains in these lives, and the versions of collations, differ between versions of
+	# PostgreSQL; these moments were found with 15. That a call is needed does not depend on it.
+	if ($workload ne 'lives' || int($run->{node}->pg_version) == 15)
+	{
+		my %outcome = $again->calls(only => \@calls, %tries);
+		is(scalar(keys %outcome), scalar(@calls), "$step: the sources have these calls");
+		are_noticed($step, %outcome);
+	}
 	$again->remove;
 }
 $_->remove foreach values %run;
