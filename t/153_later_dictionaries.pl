@@ -53,10 +53,22 @@ sql(q{CREATE PROCEDURE replace(t regclass, rows int, texts int, commits boolean 
 			IF commits AND r % 100 = 0 THEN COMMIT; END IF;
 		END LOOP;
 	END $$});
+
+# The later text of a row, of so many
+sub text { return "repeat(chr(65 + id % $_[0] % 26), 300) || id % $_[0]"; }
+
+# The same for some rows in one statement
+sub replace_at_once
+{
+	my ($table, $where) = @_;
+	return sql("UPDATE $table SET v = 1, body = " . text(20) . ($where // ''));
+}
+
 sub wrong
 {
-	my ($table, $values, $v) = @_;
-	return sql(qq{SELECT count(*), count(*) FILTER (WHERE body <> repeat(chr(65 + id % $values % 26), 300) || id % $values OR v <> $v
+	my ($table, $texts, $v) = @_;
+	my $text = text($texts);
+	return sql(qq{SELECT count(*), count(*) FILTER (WHERE body <> $text OR v <> $v
 		OR other <> 'other text number ' || id || repeat('o', 20)) FROM $table});
 }
 
@@ -104,11 +116,11 @@ is(encoding('wide', 'body'), 'reference', 'a row that would not be half as large
 
 # ---- a fill factor: updates stay in their block, but not in a retired one ----
 load('near', 4001, 'WITH (fillfactor = 50)');
-sql("UPDATE near SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20 WHERE id > 2000");
+replace_at_once('near', ' WHERE id > 2000');
 my $last = last_block('near');
 sql('VACUUM near');
 is(encoding('near', 'body'), 'dictionary', 'fill factor: a dictionary');
-sql("UPDATE near SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20");
+replace_at_once('near');
 is(rows_up_to('near', $last), '0', 'fill factor: no new version lies in an old block');
 sql("CALL replace('near', 4001, 20)");
 sql('VACUUM near; VACUUM near');
@@ -117,20 +129,19 @@ cmp_ok(bytes('near'), '<', 2.5 * fresh('near'), 'fill factor: the size');
 
 # after a start VACUUM finds the free rows of old blocks
 load('started', 4001, 'WITH (fillfactor = 50)');
-sql("UPDATE started SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20 WHERE id > 2000");
+replace_at_once('started', ' WHERE id > 2000');
 $last = last_block('started');
 sql('VACUUM started');
 is(encoding('started', 'body'), 'dictionary', 'before a start: a dictionary');
 $node->kill9;
 $node->start;
 sql('VACUUM started');
-sql("UPDATE started SET v = 1, body = repeat(chr(65 + id % 20 % 26), 300) || id % 20");
+replace_at_once('started');
 is(rows_up_to('started', $last), '0', 'after a start: no new version lies in an old block');
 is(wrong('started', 20, 1), '4001|0', 'after a start: all values are right');
 
 # ---- one transaction, rolled back and not ----
 load('one', 5003, '');
-my $size = bytes('one');
 sql("BEGIN; CALL replace('one', 5003, 20, false); ROLLBACK");
 is(sql(q{SELECT count(*), count(DISTINCT body), max(v) FROM one WHERE body LIKE 'text number%'}), '5003|5003|0', 'rolled back: the values of before');
 sql("BEGIN; CALL replace('one', 5003, 20, false); COMMIT");
@@ -150,9 +161,9 @@ foreach my $kill ([ 'store-shape-published', "CALL replace('killed', 6007, 30)",
 	ok($node->crash_at($point, $statement), "killed when $what");
 	$node->start;
 	is($node->verify_problems, '', "killed when $what: verify");
-	my $done = sql('SELECT count(*) FROM killed WHERE v = 1');
-	is(sql(q{SELECT count(*) FROM killed WHERE CASE v WHEN 0 THEN body <> 'text number ' || id || repeat('x', 30)
-		ELSE body <> repeat(chr(65 + id % 30 % 26), 300) || id % 30 END}), '0', "killed when $what: all values are right");
+	my $text = text(30);
+	is(sql(qq{SELECT count(*) FROM killed WHERE CASE v WHEN 0 THEN body <> 'text number ' || id || repeat('x', 30)
+		ELSE body <> $text END}), '0', "killed when $what: all values are right");
 	# the retired shapes are known after the start
 	sql("CALL replace('killed', 6007, 30)");
 	sql('VACUUM killed; VACUUM killed');

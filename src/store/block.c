@@ -368,7 +368,7 @@ static void
 decide_late(StoreDesc *store, Bitmapset *indexed)
 {
 	StoreShared *shared = store->shared;
-	const ShapeHeader *s = shape_get(store->header, pg_atomic_read_u32(&shared->current_shape));
+	const ShapeHeader *s = shape_current(store);
 
 	if (s->capacity == 0 || !shape_is_undecided(s))
 	{
@@ -396,32 +396,7 @@ reconsider(StoreDesc *store, Bitmapset *indexed)
 	if (shared->unreviewed_rows < Max(rows / 8, REVIEW_ROWS))
 		return;
 	shared->unreviewed_rows = 0;
-	if (shape_may_reconsider(store->header,
-							 shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))))
-		shape_reconsider(store, indexed);
-}
-
-/*
- * VACUUM looks, too: values of a table that does not grow any more may be
- * replaced by others.  The caller holds the horizon (txn_hold_horizon()).
- */
-void
-block_reconsider(Relation rel, StoreDesc *store)
-{
-	StoreShared *shared = store->shared;
-	uint32		shape = pg_atomic_read_u32(&shared->current_shape);
-	Bitmapset  *indexed;
-
-	if (shape == PG_UINT32_MAX || !shape_may_reconsider(store->header, shape_get(store->header, shape)))
-		return;
-	column_ensure(rel, store);
-	indexed = compat_indexed_attrs(rel);
-	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	if (shape_may_reconsider(store->header,
-							 shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))))
-		shape_reconsider(store, indexed);
-	LWLockRelease(structure_lock(store->id));
-	bms_free(indexed);
+	shape_reconsider(store, indexed);
 }
 
 /* How many rows insertions put into n blocks: a fill factor leaves some out. */
@@ -454,7 +429,7 @@ grow(StoreDesc *store)
 	uint64		b = hole != PG_UINT64_MAX ? hole : store_block_count(header);
 	uint32		n = 1;
 
-	shape = shape_get(header, pg_atomic_read_u32(&store->shared->current_shape));
+	shape = shape_current(store);
 	if (store_tid_blocks_of(store, (BlockNumber) b + STORE_RUN_MAX) >= (uint64) MaxBlockNumber ||
 		b >= (uint64) MaxBlockNumber - STORE_RUN_MAX)
 		ereport(ERROR,
@@ -540,7 +515,7 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 		if (pg_atomic_read_u32(&shared->current_shape) == PG_UINT32_MAX)
 			shape_make_initial(store);
 		if (decide && store_block_count(store->header) >= STORE_SINGLE_BLOCKS &&
-			shape_get(store->header, pg_atomic_read_u32(&shared->current_shape))->capacity == 0)
+			shape_current(store)->capacity == 0)
 			shape_decide(store, indexed);
 		decide_late(store, indexed);
 		reconsider(store, indexed);

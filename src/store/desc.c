@@ -422,7 +422,7 @@ plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
 	Form_pg_attribute att = TupleDescAttr(local->tupdesc, i);
 	ShapeAttr  *attr = &p->reader->attr[i];
 	AttrPlan   *a = &p->plan[i];
-	int			k;
+	const ShapeColumn *c;
 
 	attr->byval = att->attbyval;
 	attr->attlen = att->attlen;
@@ -433,20 +433,18 @@ plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
 		return;
 	if (local->column[i] == COLUMN_MISMATCH)
 		column_mismatch(local->desc.header, att);
-	for (k = 0; k < s->ncolumns && local->column[i] >= 0; k++)
+	c = shape_column(s, local->column[i]);
+	if (c == NULL)
 	{
-		if (s->columns[k].column == local->column[i])
-		{
-			if (s->columns[k].null_bit != SHAPE_NEVER_NULL)
-			{
-				a->null_byte = s->null_offset + s->columns[k].null_bit / 8;
-				a->null_mask = 1 << (s->columns[k].null_bit % 8);
-			}
-			plan_present(a, attr, &s->columns[k]);
-			return;
-		}
+		p->missing[i] = getmissingattr(local->tupdesc, i + 1, &p->missing_null[i]);
+		return;
 	}
-	p->missing[i] = getmissingattr(local->tupdesc, i + 1, &p->missing_null[i]);
+	if (c->null_bit != SHAPE_NEVER_NULL)
+	{
+		a->null_byte = s->null_offset + c->null_bit / 8;
+		a->null_mask = 1 << (c->null_bit % 8);
+	}
+	plan_present(a, attr, c);
 }
 
 /*

@@ -351,15 +351,6 @@ column_of(const Salvage *s, Form_pg_attribute att)
 	return -1;
 }
 
-static const ShapeColumn *
-shape_column(const ShapeHeader *shape, int64 column)
-{
-	for (int k = 0; k < shape->ncolumns; k++)
-		if (shape->columns[k].column == column)
-			return &shape->columns[k];
-	return NULL;
-}
-
 static const char *
 read_attribute(Salvage *s, const ShapeHeader *shape, const BlockHeader *block, const RowRef *ref,
 			   int i, Datum *value, bool *isnull)

@@ -69,17 +69,6 @@ sample_rows(StoreDesc *store, RowRef *rows)
 	return n;
 }
 
-static bool
-has_column(const ShapeHeader *s, uint16 column)
-{
-	int			i;
-
-	for (i = 0; i < s->ncolumns; i++)
-		if (s->columns[i].column == column)
-			return true;
-	return false;
-}
-
 /* The youngest rows in blocks that have the column. */
 static int
 sample_late_rows(StoreDesc *store, uint16 column, RowRef *rows)
@@ -92,7 +81,7 @@ sample_late_rows(StoreDesc *store, uint16 column, RowRef *rows)
 	{
 		BlockHeader *block = block_get(store->header, b);
 
-		if (block != NULL && has_column(shape_get(store->header, block->shape), column))
+		if (block != NULL && shape_column(shape_get(store->header, block->shape), column) != NULL)
 			n = sample_block(store, b, rows, n);
 	}
 	return n;
@@ -223,6 +212,66 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	return choice;
 }
 
+/* A look at the values of one column after the other */
+typedef struct Look
+{
+	StoreDesc  *store;
+	Bitmapset  *indexed;
+	RowRef	   *rows;			/* SAMPLE_MAX, of which nrows are looked at */
+	int			nrows;
+	ColumnSample *sample;		/* of the column looked at last */
+	Datum	   *values;
+	bool	   *isnull;
+	MemoryContext old_context;
+} Look;
+
+static void
+look_begin(Look *look, StoreDesc *store, Bitmapset *indexed)
+{
+	int			natts = Max(store->local->natts, 1);
+
+	look->old_context = MemoryContextSwitchTo(value_context());
+	look->store = store;
+	look->indexed = indexed;
+	look->rows = palloc(SAMPLE_MAX * sizeof(RowRef));
+	look->nrows = 0;
+	look->sample = palloc(sizeof(ColumnSample));
+	look->values = palloc(natts * sizeof(Datum));
+	look->isnull = palloc(natts * sizeof(bool));
+}
+
+static void
+look_end(Look *look)
+{
+	MemoryContextSwitchTo(look->old_context);
+	value_reset();
+}
+
+/* What suits attribute i in the rows; without a dictionary of its own yet */
+static ColumnChoice
+look_at(Look *look, int i)
+{
+	struct StoreLocal *local = look->store->local;
+	uint16		column = local->column[i];
+
+	sample_column(look->store, column_get(look->store->header, column), i, look->rows, look->nrows,
+				  look->values, look->isnull, look->sample);
+	return choose(look->store, column, TupleDescAttr(local->tupdesc, i)->atttypmod, look->sample,
+				  look->nrows, bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, look->indexed));
+}
+
+/* Publish a decided shape; choices of dictionaries that are not there yet get them. */
+static void
+publish_choices(StoreDesc *store, ColumnChoice *choices, int n)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+		if (choices[i].encoding == ENCODING_DICTIONARY && choices[i].dictionary == PM_NULL)
+			choices[i].dictionary = pm_ptr(dictionary_create(store->header, choices[i].column));
+	(void) shape_publish(store, choices, n, true);
+}
+
 /*
  * Decide.  Structure lock held; indexed: attributes of the relation's indexes
  * (attnum - FirstLowInvalidHeapAttributeNumber), which get minipages.
@@ -231,35 +280,19 @@ void
 shape_decide(StoreDesc *store, Bitmapset *indexed)
 {
 	struct StoreLocal *local = store->local;
-	int			natts = local->natts;
-	MemoryContext old = MemoryContextSwitchTo(value_context());
-	RowRef	   *rows = palloc(SAMPLE_MAX * sizeof(RowRef));
-	ColumnChoice *choices = palloc0(Max(natts, 1) * sizeof(ColumnChoice));
-	ColumnSample *sample = palloc(sizeof(ColumnSample));
-	Datum	   *values = palloc(Max(natts, 1) * sizeof(Datum));
-	bool	   *isnull = palloc(Max(natts, 1) * sizeof(bool));
-	int			nrows = sample_rows(store, rows);
+	Look		look;
+	ColumnChoice *choices;
 	int			n = 0;
 	int			i;
 
-	for (i = 0; i < natts; i++)
-	{
-		int			column = local->column[i];
-		ColumnHeader *c;
-
-		if (column < 0)
-			continue;
-		c = column_get(store->header, column);
-		sample_column(store, c, i, rows, nrows, values, isnull, sample);
-		choices[n] = choose(store, column, TupleDescAttr(local->tupdesc, i)->atttypmod, sample, nrows,
-							bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
-		if (choices[n].encoding == ENCODING_DICTIONARY)
-			choices[n].dictionary = pm_ptr(dictionary_create(store->header, column));
-		n++;
-	}
-	(void) shape_publish(store, choices, n, true);
-	MemoryContextSwitchTo(old);
-	value_reset();
+	look_begin(&look, store, indexed);
+	choices = palloc0(Max(local->natts, 1) * sizeof(ColumnChoice));
+	look.nrows = sample_rows(store, look.rows);
+	for (i = 0; i < local->natts; i++)
+		if (local->column[i] >= 0)
+			choices[n++] = look_at(&look, i);
+	publish_choices(store, choices, n);
+	look_end(&look);
 }
 
 /*
@@ -270,49 +303,39 @@ void
 shape_decide_late(StoreDesc *store, Bitmapset *indexed)
 {
 	struct StoreLocal *local = store->local;
-	ShapeHeader *like = shape_get(store->header,
-								  pg_atomic_read_u32(&store->shared->current_shape));
-	MemoryContext old = MemoryContextSwitchTo(value_context());
-	RowRef	   *rows = palloc(SAMPLE_MAX * sizeof(RowRef));
-	ColumnSample *sample = palloc(sizeof(ColumnSample));
-	Datum	   *values = palloc(Max(local->natts, 1) * sizeof(Datum));
-	bool	   *isnull = palloc(Max(local->natts, 1) * sizeof(bool));
+	Look		look;
 	int			n;
-	ColumnChoice *choices = shape_choices(store, like, &n);
-	ColumnChoice *choice = choices;
+	ColumnChoice *choices;
+	ColumnChoice *choice;
 	bool		decided = false;
 	int			i;
 
+	look_begin(&look, store, indexed);
+	choice = choices = shape_choices(store, shape_current(store), &n);
 	for (i = 0; i < local->natts; i++)
 	{
-		ColumnHeader *c;
-		int			nrows;
-
 		if (local->column[i] < 0)
 			continue;
 		/* choices are in the order of the attributes */
 		Assert(choice->column == local->column[i]);
-		c = column_get(store->header, choice->column);
-		nrows = choice->undecided ? sample_late_rows(store, choice->column, rows) : 0;
-		if (nrows > 0)
-			sample_column(store, c, i, rows, nrows, values, isnull, sample);
-		if (nrows > 0 && sample->n >= SAMPLE_MIN)
+		if (choice->undecided &&
+			(look.nrows = sample_late_rows(store, choice->column, look.rows)) > 0)
 		{
-			/* older rows may well be NULL, and come again with an update */
-			*choice = choose(store, choice->column, TupleDescAttr(local->tupdesc, i)->atttypmod,
-							 sample, nrows,
-							 bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
-			choice->nullable = true;
-			if (choice->encoding == ENCODING_DICTIONARY)
-				choice->dictionary = pm_ptr(dictionary_create(store->header, choice->column));
-			decided = true;
+			ColumnChoice later = look_at(&look, i);
+
+			if (!later.undecided)
+			{
+				/* older rows may well be NULL, and come again with an update */
+				later.nullable = true;
+				*choice = later;
+				decided = true;
+			}
 		}
 		choice++;
 	}
 	if (decided)
-		(void) shape_publish(store, choices, n, true);
-	MemoryContextSwitchTo(old);
-	value_reset();
+		publish_choices(store, choices, n);
+	look_end(&look);
 }
 
 /* ---- looking again ---- */
@@ -328,27 +351,17 @@ may_reconsider(const StoreHeader *header, const ShapeColumn *c)
 }
 
 bool
-shape_may_reconsider(const StoreHeader *header, const ShapeHeader *s)
+shape_may_reconsider(StoreDesc *store)
 {
+	const ShapeHeader *s = shape_current(store);
 	int			i;
 
 	if (s == NULL || s->capacity == 0)
 		return false;
 	for (i = 0; i < s->ncolumns; i++)
-		if (may_reconsider(header, &s->columns[i]))
+		if (may_reconsider(store->header, &s->columns[i]))
 			return true;
 	return false;
-}
-
-static const ShapeColumn *
-shape_column(const ShapeHeader *s, uint16 column)
-{
-	int			i;
-
-	for (i = 0; i < s->ncolumns; i++)
-		if (s->columns[i].column == column)
-			return &s->columns[i];
-	return NULL;
 }
 
 /*
@@ -362,64 +375,48 @@ void
 shape_reconsider(StoreDesc *store, Bitmapset *indexed)
 {
 	struct StoreLocal *local = store->local;
-	const ShapeHeader *like = shape_get(store->header,
-										pg_atomic_read_u32(&store->shared->current_shape));
-	MemoryContext old = MemoryContextSwitchTo(value_context());
-	RowRef	   *rows = palloc(SAMPLE_MAX * sizeof(RowRef));
-	ColumnSample *sample = palloc(sizeof(ColumnSample));
-	Datum	   *values = palloc(Max(local->natts, 1) * sizeof(Datum));
-	bool	   *isnull = palloc(Max(local->natts, 1) * sizeof(bool));
+	const ShapeHeader *like = shape_current(store);
+	Look		look;
 	int			n;
-	ColumnChoice *choices = shape_choices(store, like, &n);
-	ColumnChoice *choice = choices;
-	double		row_bytes = (double) like->block_size / SOFORT_BLOCK_ROWS;
+	ColumnChoice *choices;
+	ColumnChoice *choice;
+	double		row_bytes;
 	double		saved = 0;
 	int			i;
 
+	if (!shape_may_reconsider(store))
+		return;
+	look_begin(&look, store, indexed);
+	choice = choices = shape_choices(store, like, &n);
+	row_bytes = (double) like->block_size / SOFORT_BLOCK_ROWS;
 	for (i = 0; i < local->natts; i++)
 	{
 		const ShapeColumn *now;
-		ColumnHeader *c;
-		ColumnChoice later;
-		double		bytes;
-		int			nrows;
 
 		if (local->column[i] < 0)
 			continue;
-		/* choices are in the order of the attributes */
 		Assert(choice->column == local->column[i]);
 		now = shape_column(like, choice->column);
-		if (now == NULL || !may_reconsider(store->header, now) ||
-			(nrows = sample_late_rows(store, choice->column, rows)) == 0)
+		if (now != NULL && may_reconsider(store->header, now) &&
+			(look.nrows = sample_late_rows(store, choice->column, look.rows)) > 0)
 		{
-			choice++;
-			continue;
-		}
-		c = column_get(store->header, choice->column);
-		sample_column(store, c, i, rows, nrows, values, isnull, sample);
-		bytes = now->width;
-		if (now->encoding == ENCODING_REFERENCE)
-			bytes += ((double) sample->total + REFERENCE_OVERHEAD * sample->n) / nrows;
-		row_bytes += bytes - now->width;
-		later = choose(store, choice->column, TupleDescAttr(local->tupdesc, i)->atttypmod,
-					   sample, nrows,
-					   bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed));
-		if (later.encoding == ENCODING_DICTIONARY)
-		{
-			saved += bytes - later.width;
-			later.nullable = true;
-			later.late = true;
-			*choice = later;
+			ColumnChoice later = look_at(&look, i);
+			double		bytes = now->width;
+
+			if (now->encoding == ENCODING_REFERENCE)
+				bytes += ((double) look.sample->total + REFERENCE_OVERHEAD * look.sample->n) / look.nrows;
+			row_bytes += bytes - now->width;
+			if (later.encoding == ENCODING_DICTIONARY)
+			{
+				saved += bytes - later.width;
+				later.nullable = true;
+				later.late = true;
+				*choice = later;
+			}
 		}
 		choice++;
 	}
 	if (saved * 2 > row_bytes)
-	{
-		for (choice = choices; choice < choices + n; choice++)
-			if (choice->encoding == ENCODING_DICTIONARY && choice->dictionary == PM_NULL)
-				choice->dictionary = pm_ptr(dictionary_create(store->header, choice->column));
-		(void) shape_publish(store, choices, n, true);
-	}
-	MemoryContextSwitchTo(old);
-	value_reset();
+		publish_choices(store, choices, n);
+	look_end(&look);
 }

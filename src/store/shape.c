@@ -28,6 +28,13 @@ shape_get(const StoreHeader *header, uint32 shape)
 	return p == NULL ? NULL : pm_deref_quietly(*p);
 }
 
+/* The newest one; NULL if there is none yet */
+ShapeHeader *
+shape_current(StoreDesc *store)
+{
+	return shape_get(store->header, pg_atomic_read_u32(&store->shared->current_shape));
+}
+
 const char *
 encoding_name(int encoding)
 {
@@ -59,15 +66,24 @@ shape_is_undecided(const ShapeHeader *s)
 	return false;
 }
 
-static bool
-has_late_dictionary(const ShapeHeader *s, uint16 column)
+/* NULL: the shape has no such column (there is none with a negative number). */
+const ShapeColumn *
+shape_column(const ShapeHeader *s, int64 column)
 {
 	int			i;
 
-	for (i = 0; s != NULL && i < s->ncolumns; i++)
+	for (i = 0; i < s->ncolumns; i++)
 		if (s->columns[i].column == column)
-			return (s->columns[i].flags & SHAPE_LATE) != 0;
-	return false;
+			return &s->columns[i];
+	return NULL;
+}
+
+static bool
+has_late_dictionary(const ShapeHeader *s, uint16 column)
+{
+	const ShapeColumn *c = s != NULL ? shape_column(s, column) : NULL;
+
+	return c != NULL && (c->flags & SHAPE_LATE) != 0;
 }
 
 /*
@@ -350,13 +366,13 @@ shape_choices(StoreDesc *store, const ShapeHeader *like, int *n)
 	struct StoreLocal *local = store->local;
 	ColumnChoice *choices = palloc0(Max(local->natts, 1) * sizeof(ColumnChoice));
 	int			i;
-	int			k;
 
 	*n = 0;
 	for (i = 0; i < local->natts; i++)
 	{
 		int			column = local->column[i];
 		ColumnChoice *choice = &choices[*n];
+		const ShapeColumn *c;
 
 		if (column < 0)
 			continue;
@@ -364,12 +380,9 @@ shape_choices(StoreDesc *store, const ShapeHeader *like, int *n)
 								 TupleDescAttr(local->tupdesc, i)->atttypmod);
 		/* a column that was added: decided when there are values */
 		choice->undecided = like != NULL && like->capacity != 0;
-		for (k = 0; like != NULL && k < like->ncolumns; k++)
+		c = like != NULL ? shape_column(like, column) : NULL;
+		if (c != NULL)
 		{
-			const ShapeColumn *c = &like->columns[k];
-
-			if (c->column != column)
-				continue;
 			choice->encoding = c->encoding;
 			choice->width = c->width;
 			choice->dictionary = c->dictionary;
@@ -378,7 +391,6 @@ shape_choices(StoreDesc *store, const ShapeHeader *like, int *n)
 			choice->undecided = (c->flags & SHAPE_UNDECIDED) != 0;
 			choice->late = (c->flags & SHAPE_LATE) != 0;
 			choice->left = (c->flags & SHAPE_LEFT) != 0;
-			break;
 		}
 		choice->column = column;
 		(*n)++;
@@ -448,15 +460,13 @@ shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size)
 	int			k;
 	ShapeHeader *like;
 	ColumnChoice *choices;
-	bool		absent = true;
+	bool		absent;
 
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if (pg_atomic_read_u32(&store->shared->current_shape) == seen)
 	{
 		like = shape_get(store->header, seen);
-		for (k = 0; k < like->ncolumns; k++)
-			if (like->columns[k].column == store->local->column[attno])
-				absent = false;
+		absent = shape_column(like, store->local->column[attno]) == NULL;
 		choices = shape_choices(store, like, &n);
 		for (k = 0; k < n; k++)
 		{

@@ -418,7 +418,41 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 	return true;
 }
 
-/* VACUUM: values of rows whose quarantine is over are freed, rows usable. */
+/*
+ * Nobody fills rows of retired shapes, so nobody else frees the values
+ * that they had.  Then they belong to nobody, and go with their run.
+ */
+static void
+clear_retired(StoreDesc *store)
+{
+	StoreShared *shared = store->shared;
+
+	for (;;)
+	{
+		FreeChunk  *c;
+		uint32		i;
+
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		if ((c = shared->free_retired) != NULL)
+			shared->free_retired = c->next;
+		LWLockRelease(space_lock(store->id));
+		if (c == NULL)
+			break;
+		for (i = 0; i < c->n; i++)
+		{
+			free_values(store, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+			SOFORT_STOP("store-retired-cleared");
+		}
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		free_chunk(shared, c);
+		LWLockRelease(space_lock(store->id));
+	}
+}
+
+/*
+ * VACUUM: values of rows whose quarantine is over, and of retired ones, are freed,
+ * the former are usable.
+ */
 void
 space_drain(StoreDesc *store)
 {
@@ -448,37 +482,7 @@ space_drain(StoreDesc *store)
 		free_chunk(shared, c);
 		LWLockRelease(space_lock(store->id));
 	}
-}
-
-/*
- * VACUUM: nobody fills rows of retired shapes, so nobody else frees the values
- * that they had.  Then they belong to nobody, and go with their run.
- */
-void
-space_clear_retired(StoreDesc *store)
-{
-	StoreShared *shared = store->shared;
-
-	for (;;)
-	{
-		FreeChunk  *c;
-		uint32		i;
-
-		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
-		if ((c = shared->free_retired) != NULL)
-			shared->free_retired = c->next;
-		LWLockRelease(space_lock(store->id));
-		if (c == NULL)
-			break;
-		for (i = 0; i < c->n; i++)
-		{
-			free_values(store, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
-			SOFORT_STOP("store-retired-cleared");
-		}
-		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
-		free_chunk(shared, c);
-		LWLockRelease(space_lock(store->id));
-	}
+	clear_retired(store);
 }
 
 static bool

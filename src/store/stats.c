@@ -213,17 +213,15 @@ store_visit_columns(StoreHeader *header, StoreColumnVisitor fn, void *arg)
 		const ColumnHeader *c = column_get(header, i);
 		StoreColumnInfo info = {.attnum = c->attnum, .type_oid = c->type_oid,
 		.encoding = encoding_name(ENCODING_ABSENT), .reason = "no row was stored yet"};
-		int			k;
+		const ShapeColumn *in_shape = s != NULL ? shape_column(s, (int64) i) : NULL;
 
 		if (c->state != COLUMN_LIVE)
 			continue;
-		for (k = 0; s != NULL && k < s->ncolumns; k++)
+		if (in_shape != NULL)
 		{
-			if (s->columns[k].column != i)
-				continue;
-			info.encoding = encoding_name(s->columns[k].encoding);
-			info.width = s->columns[k].width;
-			info.reason = reason_for(s, &s->columns[k], c);
+			info.encoding = encoding_name(in_shape->encoding);
+			info.width = in_shape->width;
+			info.reason = reason_for(s, in_shape, c);
 		}
 		if (c->dictionary != PM_NULL)
 		{

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/store/store_internal.h"
 #include "storage/lmgr.h"
 
@@ -433,14 +434,27 @@ release_empty_runs(StoreDesc *store)
 	return released;
 }
 
-/* Encodings that fit the values no more (see "Encodings" in the README) */
+/*
+ * Encodings that fit the values no more ("Looking again" in the README): the
+ * values of a table that does not grow may have been replaced by others.
+ */
 void
 store_reconsider(Relation rel, StoreDesc *store)
 {
-	bool		held = txn_hold_horizon();
+	Bitmapset  *indexed;
+	bool		held;
 
-	block_reconsider(rel, store);
+	if (!shape_may_reconsider(store))
+		return;
+	column_ensure(rel, store);
+	indexed = compat_indexed_attrs(rel);
+	/* else nobody would be kept from freeing the values that are looked at */
+	held = txn_hold_horizon();
+	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
+	shape_reconsider(store, indexed);
+	LWLockRelease(structure_lock(store->id));
 	txn_release_horizon(held);
+	bms_free(indexed);
 }
 
 /*
@@ -456,7 +470,6 @@ store_release_empty(Relation rel, StoreDesc *store)
 
 	block_append_init(store);
 	space_drain(store);
-	space_clear_retired(store);
 	if (!any_empty_run(store))
 		return 0;
 	for (i = 0; !ConditionalLockRelation(rel, AccessExclusiveLock); i++)

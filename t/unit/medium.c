@@ -20,8 +20,6 @@
 #include "unit.h"
 
 #include <sys/mman.h>
-#include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define WORDS			(PM_LINE / 8)
@@ -60,7 +58,7 @@ static uint8 touched[MOST_GRANULES];
 static uint64 events;
 static uint64 stop_at;
 static bool may_stop;
-static ShadowCall *lost = NULL;	/* does nothing */
+static const ShadowCall *lost = NULL;	/* does nothing */
 static char stopped_at[128];
 static const char *error_point = NULL;
 sigjmp_buf	medium_error;
@@ -547,35 +545,19 @@ is_in_list(const char *name, const char *list)
 	return false;
 }
 
+/* (NULL: none) */
+static void
+lose_call(const void *call)
+{
+	medium_begin();
+	lost = call;
+}
+
 /* Does the work fail, when this call (NULL: none) does nothing? */
 static bool
-fails_without(ShadowCall *call, uint64 seed, int (*begin) (void **state), void (*workout) (void))
+fails_without(const ShadowCall *call, uint64 seed, int (*begin) (void **state), void (*workout) (void))
 {
-	int			status;
-	pid_t		child;
-
-	fflush(NULL);
-	child = fork();
-	if (child == 0)
-	{
-		unit_in_child = true;
-		if (getenv("UNIT_VERBOSE") == NULL && freopen("/dev/null", "w", stderr) == NULL)
-			_exit(2);
-		(void) begin(NULL);
-		medium_begin();
-		seed_random(seed);		/* the same dice for every change of the sources */
-		lost = call;
-		/* 120 s of its own, however busy the machine is */
-		setitimer(ITIMER_PROF, &(struct itimerval) {.it_value.tv_sec = 120}, NULL);
-		alarm(900);
-		workout();
-		server_end();
-		_exit(0);
-	}
-	if (waitpid(child, &status, 0) != child)
-		abort();
-	server_remove(child);
-	return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+	return unit_fails(seed, begin, lose_call, call, workout);
 }
 
 void

@@ -709,36 +709,28 @@ extern RedoCall *const __stop_redo_calls[];
 
 #define LOSS_SEEDS	10
 
+static void
+lose_call(const void *call)
+{
+	lost = call;
+}
+
+static void
+lose_function(const void *function)
+{
+	lost_function = function;
+}
+
+/* Is it noticed with any of these dice? */
 static bool
-fails_without(const RedoCall *call, const char *function)
+fails_without(void (*lose) (const void *what), const void *what, const char *name)
 {
 	for (uint64 seed = 1; seed <= LOSS_SEEDS; seed++)
 	{
-		int			status;
-		pid_t		child;
-
-		fflush(NULL);
-		child = fork();
-		if (child == 0)
-		{
-			unit_in_child = true;
-			if (getenv("UNIT_VERBOSE") == NULL && freopen("/dev/null", "w", stderr) == NULL)
-				_exit(2);
-			(void) begin(NULL);
-			seed_random(seed);
-			lost = call;
-			lost_function = function;
-			workout();
-			server_end();
-			_exit(0);
-		}
-		if (waitpid(child, &status, 0) != child)
-			abort();
-		server_remove(child);
-		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		if (unit_fails(seed, begin, lose, what, workout))
 		{
 			if (getenv("UNIT_VERBOSE") != NULL)
-				print_message("%s: noticed with seed %d\n", call != NULL ? call->function : function, (int) seed);
+				print_message("%s: noticed with seed %d\n", name, (int) seed);
 			return true;
 		}
 	}
@@ -762,7 +754,7 @@ test_lost_calls(void **state)
 			continue;
 		snprintf(name, sizeof(name), "%s:%s:%s:%u", (*c)->file, (*c)->function, (*c)->what, (*c)->line);
 		tried++;
-		if ((only == NULL || strstr(name, only) != NULL) && !fails_without(*c, NULL))
+		if ((only == NULL || strstr(name, only) != NULL) && !fails_without(lose_call, *c, name))
 		{
 			bad++;
 			print_message("nothing notices that %s is left out\n", name);
@@ -770,7 +762,7 @@ test_lost_calls(void **state)
 	}
 	for (int i = 0; i < (int) lengthof(functions); i++)
 	{
-		if ((only == NULL || strcmp(functions[i], only) == 0) && !fails_without(NULL, functions[i]))
+		if ((only == NULL || strcmp(functions[i], only) == 0) && !fails_without(lose_function, functions[i], functions[i]))
 		{
 			bad++;
 			print_message("nothing notices that %s() is left out\n", functions[i]);

@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "access/xact.h"
@@ -595,6 +597,36 @@ unit_fail(const char *fmt,...)
 		_exit(1);
 	fail_msg("%s", text);
 	abort();
+}
+
+bool
+unit_fails(uint64 seed, int (*begin) (void **state), void (*lose) (const void *what),
+		   const void *what, void (*workout) (void))
+{
+	int			status;
+	pid_t		child;
+
+	fflush(NULL);
+	child = fork();
+	if (child == 0)
+	{
+		unit_in_child = true;
+		if (getenv("UNIT_VERBOSE") == NULL && freopen("/dev/null", "w", stderr) == NULL)
+			_exit(2);
+		(void) begin(NULL);
+		lose(what);
+		seed_random(seed);		/* begin() has thrown those of UNIT_SEED */
+		/* 120 s of its own, however busy the machine is */
+		setitimer(ITIMER_PROF, &(struct itimerval) {.it_value.tv_sec = 120}, NULL);
+		alarm(900);
+		workout();
+		server_end();
+		_exit(0);
+	}
+	if (waitpid(child, &status, 0) != child)
+		abort();
+	server_remove(child);
+	return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
 static void

@@ -78,6 +78,13 @@ pg_noreturn extern void unit_fail(const char *fmt,...) pg_attribute_printf(1, 2)
 			unit_fail("%s:%d: %s does not hold", __FILE__, __LINE__, #condition); \
 	} while (0)
 
+/*
+ * Does the work fail, when lose(what), called after begin(), has left something out?
+ * In a process of its own, with the dice of this seed, whatever the sources are.
+ */
+extern bool unit_fails(uint64 seed, int (*begin) (void **state), void (*lose) (const void *what),
+					   const void *what, void (*workout) (void));
+
 /* Shared by the processes of a test; zeroes */
 extern void *shared_memory(Size size);
 
