@@ -137,14 +137,9 @@ foreach my $r (@recoveries)
 		(rotate => 1, every => int($again->{drains} / 12) || 1), seed => $seed);
 	cmp_ok($images, '>', 0, "$step: there is something to look at");
 	is($bad, 0, "$step: $images images of what follows") or diag(substr($text, 0, 3000));
-	# These moments were found with PostgreSQL 15, and with 18 three of them are missed (why is not
-	# known). That a call is needed does not depend on the version.
-	if ($workload ne 'lives' || int($run->{node}->pg_version) == 15)
-	{
-		my %outcome = $again->calls(only => \@calls, %tries);
-		is(scalar(keys %outcome), scalar(@calls), "$step: the sources have these calls");
-		are_noticed($step, %outcome);
-	}
+	my %outcome = $again->calls(only => \@calls, %tries);
+	is(scalar(keys %outcome), scalar(@calls), "$step: the sources have these calls");
+	are_noticed($step, %outcome);
 	$again->remove;
 }
 $_->remove foreach values %run;

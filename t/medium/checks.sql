@@ -27,7 +27,8 @@ BEGIN
             INTO columns FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped;
         SELECT string_agg(indexrelid::regclass::text, ',' ORDER BY indexrelid::regclass::text)
             INTO indexes FROM pg_index WHERE indrelid = r.oid AND indisvalid;
-        EXECUTE format('SELECT count(*) || ''/'' || md5(coalesce(string_agg(t::text, E''\n'' ORDER BY t::text), '''')) FROM %s t',
+        -- (t.*: of a table with a column t, t is that column)
+        EXECUTE format('SELECT count(*) || ''/'' || md5(coalesce(string_agg((t.*)::text, E''\n'' ORDER BY (t.*)::text), '''')) FROM %s t',
             r.name) INTO hash;
         IF r.relpersistence = 'u' THEN
             hash := 'unlogged';
@@ -52,7 +53,7 @@ BEGIN
     END LOOP;
     IF EXISTS (SELECT FROM pg_database WHERE datname = 'copy') THEN
         EXECUTE $q$ SELECT n FROM dblink(format('dbname=copy host=%s port=%s', current_setting('unix_socket_directories'), current_setting('port')),
-            'SELECT count(*) || ''/'' || md5(string_agg(t::text || ctid, '' '' ORDER BY id)) || ''/'' || (SELECT count(*) FROM sofort.verify(''t'')) FROM t') AS x (n text) $q$
+            'SELECT count(*) || ''/'' || md5(string_agg((t.*)::text || ctid, '' '' ORDER BY id)) || ''/'' || (SELECT count(*) FROM sofort.verify(''t'')) FROM t') AS x (n text) $q$
             INTO hash;
         result := result || format('copy=%s ', hash);
     END IF;
@@ -206,8 +207,8 @@ DECLARE
     one text;
     two text;
 BEGIN
-    SELECT count(*) || '/' || md5(coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '')) INTO one FROM many t WHERE who = w;
-    SELECT count(*) || '/' || md5(coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '')) INTO two FROM heap_many t WHERE who = w;
+    SELECT count(*) || '/' || md5(coalesce(string_agg((t.*)::text, E'\n' ORDER BY (t.*)::text), '')) INTO one FROM many t WHERE who = w;
+    SELECT count(*) || '/' || md5(coalesce(string_agg((t.*)::text, E'\n' ORDER BY (t.*)::text), '')) INTO two FROM heap_many t WHERE who = w;
     RETURN one || ' heap ' || two;
 END $$;
 

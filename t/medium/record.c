@@ -30,6 +30,10 @@
  *
  * The session ends with the step: its process exits.
  *
+ *		-- slots 2 3 8
+ *
+ * Sessions, so that what a crash leaves of the last one is resolved last.
+ *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
@@ -293,6 +297,28 @@ run_step(FILE *out, char *title)
 	free(seen);
 }
 
+/*
+ * Processes take their places, and with them the slots of their transactions, from
+ * the last to the first; from PostgreSQL 16 on from the first to the last.
+ */
+static void
+connect_in_order(const char *line)
+{
+	int			number[SESSIONS];
+	int			n = 0;
+	int			used;
+
+	while (n < SESSIONS && sscanf(line, "%d%n", &number[n], &used) == 1)
+	{
+		if (number[n] < 0 || number[n] >= SESSIONS)
+			die("no session %d", number[n]);
+		line += used;
+		n++;
+	}
+	for (int i = 0; i < n; i++)
+		session[number[PQserverVersion(observer) < 160000 ? n - 1 - i : i]] = connect_to_server();
+}
+
 /* Run the steps of a script, and write what they leave.  Returns their number. */
 int
 record_script(const char *server, const char *log, const char *path, FILE *out)
@@ -311,6 +337,8 @@ record_script(const char *server, const char *log, const char *path, FILE *out)
 			run_step(out, line + 8);
 			steps++;
 		}
+		else if (strncmp(line, "-- slots ", 9) == 0)
+			connect_in_order(line + 9);
 	}
 	return steps;
 }

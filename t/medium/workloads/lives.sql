@@ -1,5 +1,6 @@
 -- What only the next lives show (t/161_lost_flushes.pl): all processes are killed in the middle of one of these steps, and
--- what is built on what they have left is cut. (Session 8 is the first: its transactions are resolved last.)
+-- what is built on what they have left is cut. (Transactions of session 8 are resolved last.)
+-- slots 2 3 4 5 6 9 8
 
 -- step other @8
 CREATE TABLE other (id int PRIMARY KEY, v text) USING sofort;
