@@ -30,6 +30,10 @@
  *
  * The session ends with the step: its process exits.
  *
+ *		-- step NAME @SESSION (many alike)
+ *
+ * Thousands of drains, the same few again and again: power is cut at every 16th.
+ *
  *		-- slots 2 3 8
  *
  * Sessions, so that what a crash leaves of the last one is resolved last.
