@@ -1,4 +1,4 @@
--- Indexes in the pool (t/110_power_cuts.pl). Wide keys make leaves of 16 entries
+-- Indexes in the pool (t/160_power_cuts.pl). Wide keys make leaves of 16 entries
 -- and inner nodes of 11, so that few rows split and merge nodes of all levels.
 
 -- step pmem
