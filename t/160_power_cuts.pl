@@ -48,7 +48,7 @@ foreach (split /\n/, slurp_file("$FindBin::RealBin/medium/uncaught"))
 
 my $total = 0;
 my %outcome;		# of calls that were left out
-my %made;		# how often calls of the sources were made in all runs
+my %made;		# how often calls of the sources were made, in runs with which calls are left out
 
 # Cut at many drains of a run; nothing may be missing.
 sub cut
@@ -60,17 +60,20 @@ sub cut
 	return $images;
 }
 
-# Leave out single calls: all that nothing has noticed yet, or those named. Those that
-# medium/uncaught lists are tried at a few points of the workloads only, not in recoveries.
+# Leave out single calls: those named, or all that nothing has noticed yet. What medium/uncaught
+# lists is tried once, at points of a workload, and not in each of the many recoveries.
 sub leave_out
 {
 	my ($run, $tries, @only) = @_;
 	if (!@only)
 	{
 		my %calls = $run->calls_made;
-		$made{$_} = 1 foreach grep { $calls{$_} } keys %calls;
-		$made{$_} //= 0 foreach keys %calls;
-		@only = grep { $calls{$_} && !($uncaught{$_} && (!$run->{node} || $outcome{$_})) } sort keys %calls;
+		$made{$_} += $calls{$_} foreach keys %calls;
+		foreach my $call (grep { $calls{$_} } sort keys %calls)
+		{
+			next if $uncaught{$call} && ($run->is_recovery || $outcome{$call});
+			push @only, $call;
+		}
 	}
 	my %found = $run->calls(tries => $tries, seed => 1,
 		only => [ grep { ($outcome{$_} // '') ne 'caught' } @only ]);
@@ -79,15 +82,13 @@ sub leave_out
 }
 
 # All processes are killed when something is stored and not durable, for each kind
-# of it that was not interrupted before (here: for some); what recovers from that is cut again.
-my %interrupted;
+# of it (here: for some); what recovers from that is cut again.
 sub kill_and_cut
 {
 	my ($run) = @_;
 	my %kills = $run->kills(seed => $seed);
-	cmp_ok(scalar(keys %kills), '>', 20, "$run->{name}: " . scalar(keys %kills) . ' kinds of flushes can be interrupted');
-	my @new = grep { !$interrupted{$_}++ } sort keys %kills;
-	my @cuts = sort { $a <=> $b } do { my %once = map { $kills{$_} => 1 } @new; keys %once };
+	my @cuts = sort { $a <=> $b } do { my %once = map { $_ => 1 } values %kills; keys %once };
+	cmp_ok(scalar(@cuts), '>', 20, "$run->{name}: " . scalar(keys %kills) . ' kinds of flushes are interrupted');
 	@cuts = map { $cuts[ ($seed + $_ * 7) % @cuts ] } (1 .. 2) if !$long;
 	if ($run->{name} eq 'corners')
 	{
@@ -156,14 +157,6 @@ foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 	my (undef, $bad) = $run->enumerate(every => 5, offset => $seed % 1000, survival => 0, drop => 30, seed => $seed);
 	cmp_ok($bad, '>', 0, "$name: it is noticed when flushes are lost");
 	push @scripts, $run;
-	next if $long;
-
-	leave_out($run, 20, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_target:drain:1',
-		'pmem/alloc.c:pm_free:flush:2', 'pmem/alloc.c:forget_intents:flush:1')
-	  if $name eq 'tables';
-	cut_recovery($run, 2);
-	kill_and_cut($run) if $name eq 'corners';
-	$run->remove;
 }
 
 # Several clients, with both ways of updating
@@ -181,22 +174,31 @@ if (is_wanted('clients'))
 	cmp_ok($images, '>=', 1000, "clients: $images random cuts") if $long;
 }
 
+# Most calls are noticed at a few points of some workload, those of a start in some recovery;
+# what is left needs many points.
 if ($long)
 {
-	# Most calls are noticed at a few points of some workload, those of a start in some recovery;
-	# what is left needs many points.
 	foreach my $tries (2, 8)
 	{
 		leave_out($_, $tries) foreach @scripts, @clients;
 	}
-	foreach my $run (@scripts)
-	{
-		cut_recovery($run, 8);
-		kill_and_cut($run);
-	}
+}
+else
+{
+	leave_out($_, 20, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_target:drain:1',
+		'pmem/alloc.c:pm_free:flush:2', 'pmem/alloc.c:forget_intents:flush:1')
+	  foreach grep { $_->{name} eq 'tables' } @scripts;
+}
+foreach my $run (@scripts)
+{
+	cut_recovery($run, $long ? 16 : 2);
+	kill_and_cut($run) if $long || $run->{name} eq 'corners';
+}
+if ($long)
+{
 	leave_out($_, 40) foreach @scripts, @clients;
 }
-$_->remove foreach @clients, $long ? @scripts : ();
+$_->remove foreach @scripts, @clients;
 
 foreach my $call (sort keys %outcome)
 {

@@ -181,9 +181,16 @@ sub kills
 sub calls_made
 {
 	my ($self) = @_;
-	my %all = $self->calls(list => 1);
-	return map { $_ => $all{$_}[1] } keys %all;
+	if (!$self->{calls_made})
+	{
+		my %all = $self->calls(list => 1);
+		$self->{calls_made} = { map { $_ => $all{$_}[1] } keys %all };
+	}
+	return %{ $self->{calls_made} };
 }
+
+# Of a server that started from an image (again)?
+sub is_recovery { my ($self) = @_; return !$self->{node}; }
 
 sub remove
 {

@@ -536,21 +536,15 @@ report(const Cut *cut, Survival survival, const char *what)
  * before it, and some or all of the lines on their way arrived.
  */
 static bool
-is_chosen(const Cut *cut, Survival survival)
+is_chosen(uint64_t drain, Survival survival)
 {
-	uint64_t	n = cut->drain + offset;
-	unsigned	step_every = every;
-	const Step *in_flight = NULL;
+	uint64_t	n = drain + offset;
 
 	if (only_cut != 0)
-		return cut->drain == only_cut;
-	if (nclients == 0)
-		(void) last_acknowledged(cut, 0, &in_flight);
-	if (in_flight != NULL && strstr(in_flight->name, "(many alike)") != NULL && step_every < 16)
-		step_every = 16;
-	if (n % step_every != 0 || (n / step_every) % parts != part)
+		return drain == only_cut;
+	if (n % every != 0 || (n / every) % parts != part)
 		return false;
-	return !rotate || (n / step_every / parts) % SURVIVALS == (unsigned) survival;
+	return !rotate || (n / every / parts) % SURVIVALS == (unsigned) survival;
 }
 
 static unsigned
@@ -569,7 +563,7 @@ enumerate_survival(Survival survival)
 	{
 		if (!in_range(&cut))
 			continue;
-		if (!is_chosen(&cut, survival))
+		if (!is_chosen(cut.drain, survival))
 			continue;
 		if (survival != SURVIVES_NONE && survival != SURVIVES_ALL && image_differing() == 0)
 			continue;

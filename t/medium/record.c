@@ -30,10 +30,6 @@
  *
  * The session ends with the step: its process exits.
  *
- *		-- step NAME @SESSION (many alike)
- *
- * Thousands of drains, the same few again and again: power is cut at every 16th.
- *
  *		-- slots 2 3 8
  *
  * Sessions, so that what a crash leaves of the last one is resolved last.
@@ -68,6 +64,16 @@ connect_to_server(void)
 	if (PQstatus(c) != CONNECTION_OK)
 		die("%s", PQerrorMessage(c));
 	return c;
+}
+
+static PGconn *
+session_of(int number)
+{
+	if (number < 1 || number >= SESSIONS)
+		die("no session %d", number);
+	if (session[number] == NULL)
+		session[number] = connect_to_server();
+	return session[number];
 }
 
 /* Lines of the script, one after the other; the text is cut up. */
@@ -260,11 +266,7 @@ run_step(FILE *out, char *title)
 
 	if (in != NULL)
 		number = atoi(in + 2);
-	if (number < 1 || number >= SESSIONS)
-		die("no such session: %s", title);
-	if (session[number] == NULL)
-		session[number] = connect_to_server();
-	c = session[number];
+	c = session_of(number);
 	sent = header->tail;
 	if (goes_on)
 		let_go(number, may_fail);
@@ -314,13 +316,11 @@ connect_in_order(const char *line)
 
 	while (n < SESSIONS && sscanf(line, "%d%n", &number[n], &used) == 1)
 	{
-		if (number[n] < 0 || number[n] >= SESSIONS)
-			die("no session %d", number[n]);
 		line += used;
 		n++;
 	}
 	for (int i = 0; i < n; i++)
-		session[number[PQserverVersion(observer) < 160000 ? n - 1 - i : i]] = connect_to_server();
+		(void) session_of(number[PQserverVersion(observer) < 160000 ? n - 1 - i : i]);
 }
 
 /* Run the steps of a script, and write what they leave.  Returns their number. */

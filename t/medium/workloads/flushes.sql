@@ -58,7 +58,7 @@ INSERT INTO val VALUES (820, repeat('gone', 500));
 INSERT INTO q VALUES (400, 1, 'others');
 -- step linked: its place is used, and its slot @9
 INSERT INTO val SELECT 830 + i, repeat('slot', 500) FROM generate_series(1, 40) i;
--- step forgotten: an error in a hole @14 (may fail) (many alike)
+-- step forgotten: an error in a hole @14 (may fail)
 SELECT sofort_test.arm('store-block-published', 'error');
 INSERT INTO middle SELECT i, i FROM generate_series(5001, 7500) i;
 -- step forgotten: given back by another @9
@@ -310,7 +310,7 @@ SELECT sofort.set_dictionary_placement('placed', 'n', 'pmem');
 INSERT INTO placed SELECT 2000 + i, 'new value ' || i, i FROM generate_series(1, 60) i;
 -- step placed: a rewrite keeps it @9
 TRUNCATE placed;
--- step placed: rows again (many alike)
+-- step placed: rows again
 INSERT INTO placed SELECT i, repeat('value ', 6) || i % 20, i % 20 * 1000 FROM generate_series(1, 1100) i;
 -- step placed: before there is a dictionary @9
 SELECT sofort.set_dictionary_placement('early', 's', 'pmem');
