@@ -30,17 +30,24 @@ my @moments = (
 	[ 'flushes', 'placed: before', 'placed: it is', 'store/dict_table.c:store_place_dictionary:flush:1',
 		'store/dict_table.c:store_place_dictionary:drain:1' ],
 	[ 'flushes', 'valued: ', 'last', 'store/dict_table.c:dict_tables_enter:flush:1' ],
-	[ 'flushes', 'links: used', 'links: used', 'store/vacuum.c:dissolve_chain:flush:2' ],
+	[ 'flushes', 'links: used', 'links: used', 'store/vacuum.c:dissolve_chain:flush:1' ],
 	[ 'flushes', 'straddle: its', 'straddle: and it', 'store/row.c:prepare_row:flush:1', 'store/row.c:prepare_row:drain:1' ],
 	[ 'flushes', 'pruned: old', 'pruned: others', 'store/chain.c:store_link:drain:1' ],
 	[ 'flushes', 'btree: others flush', 'btree: it goes', 'store/row.c:store_insert:drain:1' ],
+	[ 'flushes', 'btree: rows are copied', 'btree: no rows', 'store/row.c:store_insert_many:drain:1' ],
+	[ 'flushes', 'ascending: there', 'ascending: and goes on', 'indexam/tree_split.c:store_n:drain:1' ],
+	[ 'flushes', 'merged: its place', 'merged: its place', 'indexam/tree_split.c:pool_absorb_leaf:flush:2',
+		'indexam/tree_split.c:pool_absorb_leaf:drain:2' ],
 	[ 'flushes', 'follow: new keys', 'follow: an old', 'store/ops.c:undo_end:drain:1' ],
 	[ 'flushes', 'counted: used', 'counted: others again', 'store/workload.c:workload_save:drain:1' ],
 	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
-	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:tcb_activate:drain:1' ],
+	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:tcb_activate:flush:1', 'txn/tcb.c:tcb_activate:drain:1' ],
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
+	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],
+	[ 'corners', 'prepared with locks', 'commit prepared with', 'txn/write_set.c:txn_store_carried_lock:flush:1' ],
 	[ 'corners', 'taken back', 'undone', 'txn/commit.c:durable_error_context:drain:1' ],
+	[ 'disk', 'versions in their', 'and in another', 'store/row.c:prepare_successor:flush:2' ],
 );
 
 # workload, first step, flush whose lines are on their way, what is lost then (power: these
@@ -53,8 +60,14 @@ my @recoveries = (
 		'pmem/pool.c:start_life:flush:1' ],
 	[ 'flushes', 'entered', 'pmem/pool.c:pool_raise_high_water:flush:1', 'killed', '',
 		'pmem/pool.c:start_life:drain:1' ],
+	[ 'flushes', 'given back', 'pmem/alloc.c:free_target:flush:1', 'killed', '',
+		'pmem/segment.c:segment_startup:flush:2' ],
 	[ 'flushes', 'slot: goes', 'pmem/alloc.c:pm_publish_batch:flush:1', 'killed', 'values',
 		'pmem/alloc.c:recover_intent:flush:1' ],
+	[ 'flushes', 'slot: goes', 'pmem/slab.c:slab_give_back:flush:2', 'killed', 'values',
+		'pmem/alloc.c:alloc_startup:flush:1' ],
+	[ 'flushes', 'straddle: version 3', 'txn/visibility.h:txn_stamp_word:flush:1', 'killed', 'rows',
+		'store/ops.c:stamp_rows:flush:1' ],
 	[ 'flushes', 'dropped: and', 'pmem/slab.c:slab_free_owner:flush:1', 'killed', '',
 		'pmem/slab.c:slab_free_owner:flush:2' ],
 	[ 'flushes', 'entered: a new', 'pmem/vector.c:pm_vector_publish:flush:1', 'killed', 'attached',
@@ -68,7 +81,8 @@ my @recoveries = (
 	[ 'flushes', 'links: second', 'txn/tcb.c:txn_publish_state:flush:1', 'killed', '',
 		'txn/recover.c:persist_tcbs:flush:1', 'txn/recover.c:persist_tcbs:drain:1' ],
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'collated',
-		'store/registry.c:set_state:flush:1', 'store/registry.c:set_state:drain:1' ],
+		'store/registry.c:set_state:flush:1', 'store/registry.c:set_state:drain:1',
+		'indexam/tree_open.c:tree_complete:flush:1', 'indexam/tree_open.c:tree_complete:drain:1' ],
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'rebuilt',
 		'store/row.c:store_make_root_durable:flush:1' ],
 	[ 'lives', 'root: another', 'indexam/tree.c:tree_set_root:flush:1', 'killed leaves', 'rooted',
@@ -88,7 +102,7 @@ my @recoveries = (
 	[ 'lives', 'kept: a statement', 'txn/rowlock.c:try_claim:flush:1', 'killed leaves', 'resumed',
 		'txn/recover.c:txn_resolve_leftovers:drain:1' ],
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'truncated',
-		'txn/recover.c:txn_resolve_leftovers:drain:1' ],
+		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:txn_resolve_leftovers:drain:1' ],
 );
 
 my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';
@@ -100,7 +114,7 @@ my %tries = (tries => $long ? 40 : 20, seed => 1);
 sub recorded
 {
 	my ($workload) = @_;
-	return $run{$workload} ||= Medium->record($workload, script => "$FindBin::RealBin/medium/workloads/$workload.sql");
+	return $run{$workload} ||= Medium->record($workload, script => "$FindBin::RealBin/medium/workloads/$workload.sql", slow => $workload eq 'disk');
 }
 
 sub are_noticed

@@ -151,11 +151,9 @@ tree_build_end(TreeBuilder *builder)
 		else
 			pool_inner_flush(tree, node);
 	}
+	/* what lies in the pool counts, and is drained, when the tree is complete */
 	if (tree_in_pool(tree))
-	{
-		pm_drain();
 		tree_set_root(tree, tree->root);
-	}
 	pg_write_barrier();
 }
 

@@ -268,6 +268,7 @@ merge(Tree *tree, const MergePair *pair)
 	node_unlatch(parent);
 	tree_node_retire(tree, right);
 	RESUME_INTERRUPTS();
+	SOFORT_STOP("tree-merge-done");
 	tree_tuple_release(tree, dropped);
 	return true;
 }

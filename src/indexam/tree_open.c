@@ -99,9 +99,7 @@ tree_create_in_pool(StoreHeader *store, TreePlacement placement, int key_len, bo
 		return NULL;
 	}
 	leaf_fill(tree, leaf, low, low, 0);
-	pm_drain();
-	header->first_leaf = pm_ptr(leaf);
-	pm_persist(&header->first_leaf, sizeof(PMPtr));
+	header->first_leaf = pm_ptr(leaf);	/* durable with tree_complete() */
 	tree_set_root(tree, leaf);
 	return tree;
 }

@@ -14,8 +14,9 @@
  *			 which gives up (or takes over) entries and chooses the other "next"
  *			 at once; that one lies in the same line and was stored before.
  *
- * New nodes are durable before the first latch is taken.  Latches are held until
- * the store is durable, so nobody builds on what a crash could take back.
+ * New nodes are durable before that store, and but for a leaf at the right edge
+ * before the first latch is taken.  Latches are held until the store is durable,
+ * so nobody builds on what a crash could take back.
  *
  *-------------------------------------------------------------------------
  */
@@ -252,7 +253,6 @@ add_behind(Tree *tree, Descent *d, const uint8 *separator, TreeNode *right)
 	TreeNode   *parent = d->parent;
 	int			n;
 
-	pm_drain();
 	if (!latch_three(tree, d->grand, d->grand_version, parent, d->parent_version, d->node,
 					 d->version))
 		return TREE_ABSENT;
@@ -262,13 +262,14 @@ add_behind(Tree *tree, Descent *d, const uint8 *separator, TreeNode *right)
 	memcpy(node_entries(tree, parent) + n * tree->stride, separator, tree->stride);
 	pm_flush(&node_refs(parent)[n + 1], sizeof(uint64));
 	pm_flush(node_entries(tree, parent) + n * tree->stride, tree->stride);
-	pm_drain();
+	pm_drain();					/* the new leaf, too */
 	SOFORT_STOP("tree-leaf-appended");
 	store_n(tree, parent, n + 1);
 	node_unlatch_unchanged(d->node);
 	node_unlatch(parent);
 	unlatch_if(d->grand);
 	RESUME_INTERRUPTS();
+	SOFORT_STOP("tree-split-done");
 	return TREE_DONE;
 }
 
@@ -476,7 +477,6 @@ pool_absorb_leaf(Tree *tree, TreeNode *left, TreeNode *right)
 		r->next[(r->state & LEAF_SECOND_NEXT) != 0];
 	SOFORT_STOP("tree-merge-written");
 	pm_store8_persist(&l->state, leaf_seal(state));
-	SOFORT_STOP("tree-merge-done");
 	l->n += r->n;
 }
 

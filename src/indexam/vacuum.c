@@ -12,6 +12,7 @@
 #include "sofort/compat/scan.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
 #include "utils/memutils.h"
 
 #include "am_internal.h"
@@ -96,6 +97,7 @@ vacuum_leaf(VacuumState *state, bool first)
 		tree_shrink(tree, &place.probe);
 	}
 	epoch_exit();
+	SOFORT_STOP("index-leaf-vacuumed");
 	state->stats->tuples_removed += deleted;
 	state->stats->num_index_tuples += state->leaf.n - deleted;
 	return state->leaf.has_high;

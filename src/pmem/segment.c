@@ -53,7 +53,8 @@ clear_bits(uint64 *bitmap, uint32 start, uint32 n)
 /*
  * Rebuild bitmap and counters from the words; flushes them, because what a
  * killed process stored and did not flush decides from here on what is free.
- * Reads 8 bytes per granule ever used, nothing else.
+ * They are drained before alloc_startup() gives anything back, at the latest by
+ * start_life().  Reads 8 bytes per granule ever used, nothing else.
  */
 void
 segment_startup(void)
@@ -96,7 +97,6 @@ segment_startup(void)
 		pm_flush(pm_extent[e].header, sizeof(ExtentHeader));
 		pm_flush(pm_extent[e].words, prepared * sizeof(uint64));
 	}
-	pm_drain();
 	pg_atomic_write_u64(&pm_shared->used_granules, total);
 }
 

@@ -72,7 +72,7 @@ tid_check(const uint16 *fields)
 	return (uint16) PM_CHECK(numbers, 16);
 }
 
-/* Durable, and all at once */
+/* All at once; durable with whatever comes to lie in the store */
 static void
 set_numbering(StoreHeader *header, int rows, int fill)
 {
@@ -87,12 +87,12 @@ set_numbering(StoreHeader *header, int rows, int fill)
 	fields[3] = tid_check(fields);
 	memcpy(&word, fields, sizeof(word));
 	if (memcmp(&header->tid_rows, fields, sizeof(word)) != 0)
-		pm_store8_persist((uint64 *) &header->tid_rows, word);
+		pm_store8((uint64 *) &header->tid_rows, word);
 }
 
 /*
- * The first block is about to be made: decide, durably before there is one.
- * Structure lock held.
+ * The first block is about to be made: decide, durably before there is one, as
+ * its publication begins with a drain.  Structure lock held.
  */
 void
 tid_decide(Relation rel, StoreDesc *store)

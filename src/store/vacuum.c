@@ -196,9 +196,9 @@ list_add(RowList *list, uint64 row)
 }
 
 /*
- * Take a dead chain apart: its rows into the list, its root EMPTY (flushed).
- * Nobody can reach it any more but by its row ids.  Under the chain lock:
- * updaters collect the dead versions of any chain (garbage.c).
+ * Take a dead chain apart: its rows into the list, its root EMPTY and without a
+ * link, which is flushed.  Nobody can reach it any more but by its row ids.  Under
+ * the chain lock: updaters collect the dead versions of any chain (garbage.c).
  */
 static void
 dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
@@ -222,7 +222,6 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	for (i = first; i < list->n; i++)
 		space_before_free(store, list->rows[i] / SOFORT_BLOCK_ROWS);
 	__atomic_store_n(&root->words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
-	pm_flush(&root->words->begin, sizeof(uint64));
 	if (link_slot(root->block, root->index) != NULL)
 		pm_store8(link_slot(root->block, root->index), 0);
 	LWLockRelease(chain_lock(store->id, root->row));
@@ -250,8 +249,8 @@ free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
 }
 
 /*
- * The roots' EMPTY is drained before any row of their chains can be used again:
- * a dead root must never lead into a foreign chain.  Roots are locked.
+ * That the roots have no link is drained before any row of their chains can be used
+ * again: a dead root must never lead into a foreign chain.  Roots are locked.
  */
 void
 free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)

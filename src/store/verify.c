@@ -292,45 +292,69 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 	}
 }
 
-/* A heap-only version that some snapshot may need is linked in its chain. */
+/*
+ * Under the chain lock: what is wrong with the versions behind a root, NULL:
+ * nothing, and "row" is one of them, or the root.
+ */
+static const char *
+chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
+{
+	uint64		link = link_read(root->block, root->index);
+	uint64		rows = store_block_count(h) * SOFORT_BLOCK_ROWS;
+	bool		found = row == root->row;
+
+	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0)
+	{
+		RowRef		at;
+		uint64		begin;
+
+		if (rows-- == 0)
+			return "chain leads round and round";
+		if (!header_locate(h, LINK_ROW(link), &at))
+			return "chain leads to a version without storage";
+		begin = word_read(&at.words->begin);
+		if (begin == WORD_EMPTY)
+			return "chain leads to an empty row";
+		if ((begin & BEGIN_HEAP_ONLY) == 0)
+			return "chain leads to another row";
+		found |= at.row == row;
+		link = link_read(at.block, at.index);
+	}
+	return found ? NULL : "current version is not linked in its chain";
+}
+
+/* A version that some snapshot may need is the root of its chain, or linked in it. */
 static void
 verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin)
 {
 	StoreHeader *h = v->store->header;
-	RowRef		root;
-	RowRef		newest;
+	uint64		link = link_read(ref->block, ref->index);
+	const char *problem = NULL;
+	RowRef		root = *ref;
 
-	if ((begin & BEGIN_HEAP_ONLY) == 0)
+	if (begin & BEGIN_HEAP_ONLY)
 	{
-		uint64		link = link_read(ref->block, ref->index);
+		if (!chain_root_of(h, ref, &root))
+			problem = "links do not lead to a root";
+	}
+	else if (LINK_IS_SET(link))
+	{
+		RowRef		newest;
 
-		if (!LINK_IS_SET(link))
-			return;
-		if (!header_locate(h, LINK_ROW(link), &newest))
-			complain(v, "chain", place, "newest version " UINT64_FORMAT " has no storage",
-					 LINK_ROW(link));
-		else if (!chain_root_of(h, &newest, &root) || root.row != ref->row)
-			complain(v, "chain", place, "links of the newest version do not lead back");
-		else if (word_read(&newest.words->begin) == WORD_EMPTY)
-			complain(v, "chain", place, "newest version " UINT64_FORMAT " is an empty row",
-					 LINK_ROW(link));
-		return;
+		if (header_locate(h, LINK_ROW(link), &newest) &&
+			(!chain_root_of(h, &newest, &root) || root.row != ref->row))
+			problem = "links of the newest version do not lead back";
 	}
-	if (!chain_root_of(h, ref, &root))
+	if (problem == NULL)
 	{
-		complain(v, "chain", place, "links do not lead to a root");
-		return;
-	}
-	LWLockAcquire(chain_lock(store_id_of(h), root.row), LW_SHARED);
-	if (word_read(&ref->words->begin) == begin && !chain_contains(h, &root, ref->row) &&
-		WORD_TAG(begin) == WORD_TAG_STAMP &&
-		WORD_TAG(word_read(&ref->words->end)) != WORD_TAG_STAMP)
-	{
+		LWLockAcquire(chain_lock(store_id_of(h), root.row), LW_SHARED);
+		if (word_read(&ref->words->begin) == begin &&
+			WORD_TAG(word_read(&ref->words->end)) != WORD_TAG_STAMP)
+			problem = chain_problem(h, &root, ref->row);
 		LWLockRelease(chain_lock(store_id_of(h), root.row));
-		complain(v, "chain", place, "current version is not linked in its chain");
-		return;
 	}
-	LWLockRelease(chain_lock(store_id_of(h), root.row));
+	if (problem != NULL)
+		complain(v, "chain", place, "%s", problem);
 }
 
 static void

@@ -130,9 +130,9 @@ pre_commit(void)
 							   replorigin_session_origin == InvalidRepOriginId);
 	if (!pure)
 	{
-		/* PostgreSQL's commit record decides, and is waited for */
+		/* PostgreSQL's commit record decides, and is waited for: what this state
+		 * stands for may become durable together with it */
 		My.stage = STAGE_PREPARED;
-		pm_drain_to_publish();
 		SOFORT_STOP("prepare-before-durable");
 		txn_publish_state(TCB_PREPARED);
 		ForceSyncCommit();

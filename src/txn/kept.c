@@ -260,7 +260,9 @@ open_record(KeptRecord *r, uint64 statements)
 {
 	TxnKept    *k = My.kept;
 
-	pm_store8_persist(&r->state, 0);
+	/* first in its line, which has the hash, too */
+	*(volatile uint64 *) &r->state = 0;
+	pm_line_order(r);
 	r->ended = 0;
 	r->started = asked.started;
 	r->db_oid = MyDatabaseId;

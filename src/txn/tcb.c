@@ -599,7 +599,7 @@ tcb_activate(void)
 	My.durable = true;
 }
 
-/* A TCB also without anything in its write set; not drained. */
+/* A TCB also without anything in its write set; flushed with the next store to its state. */
 void
 txn_activate(void)
 {
@@ -609,7 +609,6 @@ txn_activate(void)
 	if (My.tcb == NULL)
 		My.tcb = txn_tcb_of_slot(My.slot);
 	tcb_activate();
-	pm_flush(My.tcb, PM_LINE);
 }
 
 /* ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ CREATE VIEW chk.tables AS
     ORDER BY c.relname;
 
 -- Names, columns, indexes and a hash of the rows of every table (unlogged ones are
--- empty after a crash); prepared transactions
+-- empty after a crash); prepared transactions, or kept ones with their finished statements
 CREATE FUNCTION chk.contents() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -58,6 +58,8 @@ BEGIN
         result := result || format('copy=%s ', hash);
     END IF;
     SELECT result || coalesce(string_agg('prepared:' || gid, ' ' ORDER BY gid), '') INTO result FROM pg_prepared_xacts;
+    SELECT result || coalesce(string_agg(format('kept:%s/%s', label, statements), ' ' ORDER BY label), '') INTO result
+        FROM sofort.transactions WHERE label IS NOT NULL;
     RETURN result;
 END $$;
 
@@ -113,7 +115,8 @@ CREATE FUNCTION chk.problems() RETURNS text LANGUAGE sql AS $$
         UNION ALL SELECT * FROM sofort.verify_pool()) v
 $$;
 
--- Rows of workloads/lives.sql that nobody has locked, as a prepared transaction has others
+-- Rows of workloads/lives.sql that nobody has locked, as a prepared transaction has others;
+-- and one of corners.sql that it has locked, by a version that another has replaced since
 CREATE FUNCTION chk.locks() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t text;
@@ -128,6 +131,12 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
+    IF EXISTS (SELECT FROM pg_prepared_xacts WHERE gid = 'three') THEN
+        PERFORM FROM q WHERE id = 10 FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            RETURN 'the lock of a prepared transaction is lost';
+        END IF;
+    END IF;
     RETURN '';
 END $$;
 
@@ -212,9 +221,9 @@ BEGIN
     RETURN one || ' heap ' || two;
 END $$;
 
--- Goes on with the kept transaction of workloads/kept.sql (or lives.sql), if there is one: the
--- rows are a function of the number of its finished statements, which are not fewer than
--- somebody was told.
+-- Goes on with the kept transaction of workloads/kept.sql (or lives.sql): the rows are a
+-- function of the number of its finished statements, which are not fewer than somebody was
+-- told. Ends with an error if all is well, too.
 CREATE FUNCTION chk.kept() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     done bigint := sofort_test.resume_waiting();
@@ -223,7 +232,7 @@ DECLARE
     told bigint := 0;
 BEGIN
     IF done IS NULL THEN
-        RETURN '';
+        RETURN 'there is none';
     END IF;
     IF to_regclass('told') IS NOT NULL THEN
         EXECUTE 'SELECT coalesce(max(n), 0) FROM told' INTO told;
@@ -244,5 +253,5 @@ BEGIN
     IF (SELECT count(*) FROM kt) <> 1 THEN
         RETURN 'it cannot go on';
     END IF;
-    RETURN '';
+    RAISE 'the kept transaction went on';
 END $$;

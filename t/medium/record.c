@@ -26,6 +26,10 @@
  * An ERROR takes a commit back that was durable already.  While the step is in
  * flight, what its session saw before its last statement may be there, too.
  *
+ *		-- step NAME @SESSION (kept)
+ *
+ * Each statement is acknowledged by itself, not only the last one.
+ *
  *		-- step NAME @SESSION (leaves)
  *
  * The session ends with the step: its process exits.
@@ -258,6 +262,7 @@ run_step(FILE *out, char *title)
 	char	   *in = strstr(title, " @");
 	bool		may_fail = strstr(title, " (may fail)") != NULL;
 	bool		held = strstr(title, " (held at ") != NULL;
+	bool		kept = strstr(title, " (kept)") != NULL;
 	char	   *sql = strdup("");
 	bool		goes_on = strstr(title, " (goes on)") != NULL;
 	char	   *seen = NULL;
@@ -293,6 +298,8 @@ run_step(FILE *out, char *title)
 			hold(number, title, sql);
 		else
 			(void) execute(c, sql, may_fail);
+		if (kept && step_goes_on())
+			write_step(out, sent, header->tail, print("in %s", title), NULL);
 		free(sql);
 		sql = strdup("");
 	}

@@ -109,3 +109,17 @@ UPDATE d SET v = v + 1 WHERE id = 100;
 COMMIT;
 -- step both sides
 UPDATE d SET v = wide.a FROM wide WHERE wide.id = d.id;
+-- step rows that were never updated go
+DELETE FROM wide WHERE id <= 2;
+-- step and are freed
+VACUUM wide;
+-- step time goes by
+INSERT INTO d VALUES (201, 1, 'others', 1);
+-- step and more @10
+INSERT INTO d VALUES (202, 1, 'others', 1);
+-- step so that they are usable
+VACUUM d;
+-- step versions in their places @9
+UPDATE wide SET a = a + 1 WHERE id = 9;
+-- step and in another @9
+UPDATE wide SET a = a + 1 WHERE id = 10;

@@ -248,6 +248,20 @@ DROP TABLE sometable;
 -- step btree: that goes @2
 ROLLBACK;
 
+-- step btree: rows are copied, by a transaction that is open @2
+BEGIN;
+COPY bt FROM STDIN;
+300	1
+301	2
+302	3
+\.
+-- step btree: others flush its WAL, too
+CREATE TABLE sometable (id int) USING heap;
+-- step btree: and drain, too
+INSERT INTO q VALUES (407, 1, 'others');
+-- step btree: no rows @2
+ROLLBACK;
+
 -- step follow: a new key
 UPDATE follow SET id = 10 WHERE id = 1;
 -- step follow: another new key
@@ -325,7 +339,25 @@ CREATE INDEX up_wide ON up USING sofort_index ((lpad(id::text, 32, '0')::uuid), 
 -- step ascending: leaves
 INSERT INTO up SELECT i FROM generate_series(1, 60) i;
 -- step ascending: inner nodes
-INSERT INTO up SELECT i FROM generate_series(61, 220) i;
+INSERT INTO up SELECT i FROM generate_series(61, 224) i;
+-- step ascending: there is a leaf behind the last, which is full @8 (held at tree-split-done)
+INSERT INTO up VALUES (225);
+-- step ascending: another comes into it @9
+INSERT INTO up VALUES (226);
+-- step ascending: and goes on @8 (goes on)
+SELECT 1;
+-- step merged: all leaves are visited, and most of one goes @9
+SET enable_seqscan = off;
+SELECT count(*) FROM merged WHERE lpad(id::text, 32, '0')::uuid >= lpad('0', 32, '0')::uuid;
+DELETE FROM merged WHERE id BETWEEN 5 AND 16;
+-- step merged: what is left comes to its neighbour @8 (held at index-leaf-vacuumed)
+VACUUM merged;
+-- step merged: time goes by, with a new leaf @9
+INSERT INTO merged SELECT i FROM generate_series(61, 80) i;
+-- step merged: its place is taken by another @9
+INSERT INTO merged VALUES (81);
+-- step merged: the leaf goes on @8 (goes on)
+SELECT 1;
 -- step validated: an index @8 (held at tree-complete)
 CREATE INDEX CONCURRENTLY up_id ON up USING sofort_index (id) WITH (placement = pmem);
 -- step validated: a row that its build has not seen

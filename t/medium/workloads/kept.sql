@@ -1,5 +1,5 @@
--- Kept transactions: after each cut chk.kept() goes on with the one that was open,
--- if there was one. Statement n of each leaves rows that are a function of n.
+-- Kept transactions: after each cut chk.kept() goes on with the one that was open: it has the
+-- statements that were acknowledged. Statement n of each leaves rows that are a function of n.
 
 -- step create
 CREATE TABLE kt (step int PRIMARY KEY, v int, t text) USING sofort;
@@ -11,7 +11,7 @@ CREATE TABLE locked (id int PRIMARY KEY, v int) USING sofort;
 INSERT INTO locked VALUES (0, 0), (1, 0), (2, 0);
 -- step one
 INSERT INTO kt_total VALUES (1, 0);
--- step kept 0
+-- step kept 0 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('0');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;
@@ -33,7 +33,7 @@ UPDATE locked SET v = v + 1;
 DELETE FROM kt;
 -- step zero 0
 UPDATE kt_total SET n = 0;
--- step kept 1
+-- step kept 1 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('1');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;
@@ -52,7 +52,7 @@ UPDATE locked SET v = v + 1;
 DELETE FROM kt;
 -- step zero 1
 UPDATE kt_total SET n = 0;
--- step kept 2
+-- step kept 2 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('2');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;
@@ -76,7 +76,7 @@ UPDATE locked SET v = v + 1;
 DELETE FROM kt;
 -- step zero 2
 UPDATE kt_total SET n = 0;
--- step kept 3
+-- step kept 3 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('3');
 DO $$ BEGIN INSERT INTO kt VALUES (1, 1, repeat('t', 30)); BEGIN DELETE FROM kt; UPDATE kt_total SET n = -7; RAISE 'x'; EXCEPTION WHEN raise_exception THEN NULL; END; UPDATE kt SET v = v + 1 WHERE step = 0; DELETE FROM kt WHERE step = -2; UPDATE kt_total SET n = 1; PERFORM FROM locked WHERE id = 1 FOR UPDATE; END $$;
@@ -98,7 +98,7 @@ UPDATE locked SET v = v + 1;
 DELETE FROM kt;
 -- step zero 3
 UPDATE kt_total SET n = 0;
--- step kept 4
+-- step kept 4 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('4');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;
@@ -117,7 +117,7 @@ UPDATE locked SET v = v + 1;
 DELETE FROM kt;
 -- step zero 4
 UPDATE kt_total SET n = 0;
--- step kept 5
+-- step kept 5 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('5');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;
@@ -143,7 +143,7 @@ UPDATE locked SET v = v + 1;
 DELETE FROM kt;
 -- step zero 5
 UPDATE kt_total SET n = 0;
--- step kept 6
+-- step kept 6 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('6');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;

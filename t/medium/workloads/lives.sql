@@ -94,7 +94,7 @@ CREATE TABLE kt_total (id int PRIMARY KEY, n int) USING sofort;
 CREATE TABLE told (n bigint) USING sofort;
 -- step kept: one
 INSERT INTO kt_total VALUES (1, 0);
--- step kept: begins @8
+-- step kept: begins @8 (kept)
 BEGIN;
 SELECT sofort.keep_transaction('kept');
 WITH a AS (INSERT INTO kt VALUES (1, 1, repeat('t', 30))), b AS (UPDATE kt_total SET n = 1), c AS (DELETE FROM kt WHERE step = -2) UPDATE kt SET v = v + 1 WHERE step = 0;
