@@ -72,7 +72,10 @@ tid_check(const uint16 *fields)
 	return (uint16) PM_CHECK(numbers, 16);
 }
 
-/* All at once; durable with whatever comes to lie in the store */
+/*
+ * All at once; durable with whatever this process puts into the store.  Stored
+ * again if somebody has done it before, who may have failed and not drained.
+ */
 static void
 set_numbering(StoreHeader *header, int rows, int fill)
 {
@@ -86,8 +89,7 @@ set_numbering(StoreHeader *header, int rows, int fill)
 					 "the numbering is one word");
 	fields[3] = tid_check(fields);
 	memcpy(&word, fields, sizeof(word));
-	if (memcmp(&header->tid_rows, fields, sizeof(word)) != 0)
-		pm_store8((uint64 *) &header->tid_rows, word);
+	pm_store8((uint64 *) &header->tid_rows, word);
 }
 
 /*
