@@ -82,7 +82,8 @@ sub leave_out
 }
 
 # All processes are killed when something is stored and not durable, for each kind
-# of it (here: for some); what recovers from that is cut again.
+# of it (here: for some); what recovers from that is cut again: at each drain until it
+# answers, and at some while the tables are written and vacuumed (most of 700 drains).
 sub kill_and_cut
 {
 	my ($run) = @_;
@@ -100,8 +101,13 @@ sub kill_and_cut
 	{
 		my $again = $run->again(cut => $cut, seed => $seed, killed => 1, use => 1);
 		ok(defined $again, "$run->{name}: recovers from a kill at $cut") or next;
-		cut($again, every => $long ? 3 : 12);
-		leave_out($again, 40) if $long;
+		if ($long)
+		{
+			cut($again, every => 1, to => 'recovery');
+			cut($again, every => 12, from => 'used');
+			leave_out($again, 40);
+		}
+		else { cut($again, every => 12); }
 		$again->remove;
 	}
 	return;

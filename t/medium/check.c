@@ -940,6 +940,7 @@ again_main(int argc, char **argv)
 	int			client;
 	uint64_t	answered;
 	uint64_t	went_on;
+	uint64_t	used;
 
 	begin(argc, argv);
 	image_leave_out(one_call);
@@ -980,6 +981,7 @@ again_main(int argc, char **argv)
 	}
 	else
 		ok = ok && use_at_once(state);
+	used = log_tail(log);
 	if (!ok)
 	{
 		server_kill();
@@ -1000,6 +1002,8 @@ again_main(int argc, char **argv)
 	}
 	if (f != NULL && found != state[0])
 		fprintf(f, "0 %llu %llu 0 went on|%s\n", (unsigned long long) answered, (unsigned long long) went_on, state[0]);
+	for (client = nclients > 0 ? 1 : 0; f != NULL && use_after && client <= nclients; client++)
+		fprintf(f, "%d %llu %llu 0 used|%s\n", client, (unsigned long long) went_on, (unsigned long long) used, state[client]);
 	if (f != NULL && script != NULL)
 		(void) record_script(server_conninfo(), log, script, f);
 	if (f == NULL || fclose(f) != 0)

@@ -22,7 +22,8 @@
  *		starts from one image and records what that does, so that power can be
  *		cut while it recovers: DIR is what enumerate and calls need then.
  *		killed=1 instead of survival: after a crash of all processes.
- *		use=1: tables are written and vacuumed, too, after it has recovered
+ *		use=1: tables are written and vacuumed, too, after it has recovered (the steps
+ *		are "recovery", "went on" with a kept transaction, and "used")
  *		stop=1: the server is stopped in order, and power fails when it has ended
  *		leaves=1: the session that has recovered ends without having written
  *		anything; whatever follows (script=) others do
