@@ -190,8 +190,13 @@ find_line(uint64 offset, bool make)
 			abort();
 		if (nlines_used >= TABLE_SIZE / 4 && nlines_used % 4096 == 0 && !forgetting)
 		{
+			Line	   *line;
+
 			forget_durable_lines();
-			return find_line(offset, true);
+			forgetting = true;	/* there may be as many as before */
+			line = find_line(offset, true);
+			forgetting = false;
+			return line;
 		}
 		lines[i].offset = offset;
 		lines[i].n = 0;
