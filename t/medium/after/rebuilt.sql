@@ -7,3 +7,7 @@ SELECT count(*) FROM collated WHERE t = 'row 3';
 INSERT INTO other VALUES (700, 'others');
 -- step its writer goes on @8 (goes on)
 SELECT 1;
+-- step a chain of leaves is built anew, too @9
+SELECT count(*) FROM leaves WHERE t = 'row 3';
+-- step others again @10
+INSERT INTO other VALUES (701, 'others');
