@@ -154,7 +154,7 @@ foreach my $script (sort glob("$FindBin::RealBin/medium/workloads/*.sql"))
 	my ($name) = $script =~ m{([^/]+)\.sql$};
 	next if !$long && $name =~ /^(?:flushes|lives|databases)$/;	# see 161; images of databases are slow
 	next if !is_wanted($name);
-	my $run = Medium->record($name, script => $script, slow => $name eq 'disk');
+	my $run = Medium->workload($name);
 	cmp_ok($run->{drains}, '>', $name eq 'disk' ? 200 : 500, "$name: $run->{steps} steps with $run->{drains} drains are recorded");
 
 	cut($run, every => $long ? 1 : int($run->{drains} / 120) || 1);

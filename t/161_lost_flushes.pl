@@ -117,7 +117,7 @@ my %tries = (tries => $long ? 40 : 20, seed => 1);
 sub recorded
 {
 	my ($workload) = @_;
-	return $run{$workload} ||= Medium->record($workload, script => "$FindBin::RealBin/medium/workloads/$workload.sql", slow => $workload eq 'disk');
+	return $run{$workload} ||= Medium->workload($workload);
 }
 
 sub are_noticed

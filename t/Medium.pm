@@ -1,8 +1,7 @@
 # Power cuts: a recorded run of a server with the shadow medium, and what servers
 # find that are started from images of it (t/medium/main.c).
 #
-#   my $run = Medium->record('tables', script => "$FindBin::RealBin/medium/workloads/tables.sql");
-#   my $run = Medium->record('disk', script => ..., slow => 1);   # drains count as slow
+#   my $run = Medium->workload('tables');   # medium/workloads/tables.sql
 #   my $run = Medium->record('clients', clients => 4, transactions => 60, seed => 1);
 #   my $other = $run->again(cut => 1500, survival => 1);   # what a start from that image records
 #   my ($images, $bad, $text) = $run->enumerate(every => 20);
@@ -35,6 +34,13 @@ sub run_program
 	my $ok = IPC::Run::run(\@command, '>', \$out, '2>', \$err);
 	BAIL_OUT("@command[0..1]: $err") if !$ok && ($? >> 8) != 1;
 	return $out;
+}
+
+# Record a run of workloads/NAME.sql; what is made for disks with drains that count as slow.
+sub workload
+{
+	my ($class, $name) = @_;
+	return $class->record($name, script => "$FindBin::RealBin/medium/workloads/$name.sql", slow => $name eq 'disk');
 }
 
 # Record a run of a script (after NAME.setup, if there is one), or of several clients. The data directory must be

@@ -447,7 +447,7 @@ check_kept(const char **state)
 	answer = server_query("SELECT chk.kept()", error, sizeof(error));
 	if (answer != NULL || strstr(error, "the kept transaction went on") == NULL)
 		return complain("kept", answer != NULL ? answer : error);
-	return ask("ROLLBACK", NULL);
+	return ask("ROLLBACK", NULL) && contents_unchanged(state);
 }
 
 /* Prepared transactions have locks, for which verify() and TRUNCATE would wait. */
@@ -520,8 +520,7 @@ check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 	else
 	{
 		/* half of the time memory that is free is used before anybody looks for damage */
-		ok = check_contents(cut, state) && check_kept(state) && contents_unchanged(state) &&
-			ask("SELECT chk.locks()", "") &&
+		ok = check_contents(cut, state) && check_kept(state) && ask("SELECT chk.locks()", "") &&
 			(!(image_seed & 2) || ask("SELECT chk.occupy()", "")) && roll_back_prepared(state) &&
 			ask("SELECT chk.problems()", "") &&
 			(!deep || check_use(state));
@@ -920,6 +919,55 @@ stop_in_order(const char *log)
 		die("cannot write to %s", out_dir);
 }
 
+/* A step that ended with this contents of each client's */
+static void
+write_states(FILE *f, const char *name, uint64_t sent, uint64_t acknowledged, const char **state)
+{
+	int			client;
+
+	for (client = nclients > 0 ? 1 : 0; client <= nclients; client++)
+		fprintf(f, "%d %llu %llu 0 %s|%s\n", client, (unsigned long long) sent,
+				(unsigned long long) acknowledged, name, state[client]);
+}
+
+/* Start the server, look, and do what is asked for with what has recovered. */
+static bool
+recover(const Cut *cut, const char *log, FILE *f)
+{
+	const char **state = allocate((nclients + 1) * sizeof(char *));
+	const char **before = allocate((nclients + 1) * sizeof(char *));
+	const Step *in_flight;
+	int			client;
+	uint64_t	answered;
+	uint64_t	went_on;
+
+	if (!server_start(server_log, log) || !check_contents(cut, state))
+		return false;
+	/* until the first answer, what was in flight may still become either */
+	answered = log_tail(log);
+	for (client = nclients > 0 ? 1 : 0; client <= nclients; client++)
+		before[client] = last_acknowledged(cut, client, &in_flight)->contents;
+	write_states(f, "before", 0, 0, before);
+	write_states(f, "recovery", 0, answered, state);
+	if (leaves_after)
+	{
+		bool		ok = ask("SELECT sofort_test.disarm('launcher-started')", NULL);
+
+		server_disconnect();
+		return ok;
+	}
+	if (!use_after)
+		return use_at_once(state);
+	if (!check_kept(state))
+		return false;
+	went_on = log_tail(log);
+	write_states(f, "went on", answered, went_on, state);
+	if (!use_at_once(state))
+		return false;
+	write_states(f, "used", went_on, log_tail(log), state);
+	return true;
+}
+
 /*
  * Start from one image and record what recovery does, so that power can be cut
  * again while it does: out/ becomes what enumerate and calls need.  killed=1: the
@@ -931,16 +979,9 @@ again_main(int argc, char **argv)
 {
 	Survival	survival;
 	Cut			cut;
-	const char **state;
-	const char *found;
 	char	   *log;
 	char	   *pool;
 	FILE	   *f;
-	bool		ok;
-	int			client;
-	uint64_t	answered;
-	uint64_t	went_on;
-	uint64_t	used;
 
 	begin(argc, argv);
 	image_leave_out(one_call);
@@ -949,7 +990,6 @@ again_main(int argc, char **argv)
 	if (!out_dir || only_survival < 0 || !go_to(&cut, only_cut, only_survival))
 		die("out, cut and survival are needed");
 	survival = (Survival) only_survival;
-	state = allocate((nclients + 1) * sizeof(char *));
 	if (script != NULL && nclients > 0)
 		die("a script cannot follow several clients");
 	log = print("%s/log", out_dir);
@@ -969,44 +1009,18 @@ again_main(int argc, char **argv)
 	/* nobody else may resolve what was left open: who does not end would drain some time later */
 	if (leaves_after)
 		server_stop_at("launcher-started:wait");
-	ok = server_start(server_log, log) && check_contents(&cut, state);
-	answered = log_tail(log);
-	found = state[0];
-	ok = ok && (!use_after || check_kept(state));
-	went_on = log_tail(log);
-	if (leaves_after)
-	{
-		ok = ok && ask("SELECT sofort_test.disarm('launcher-started')", NULL);
-		server_disconnect();
-	}
-	else
-		ok = ok && use_at_once(state);
-	used = log_tail(log);
-	if (!ok)
+	f = fopen(print("%s/steps", out_dir), "w");
+	if (f == NULL)
+		die("cannot write to %s", out_dir);
+	if (!recover(&cut, log, f))
 	{
 		server_kill();
 		report(&cut, survival, "bad");
 		return 1;
 	}
-
-	/* until the first answer, what was in flight may still become either */
-	f = fopen(print("%s/steps", out_dir), "w");
-	for (client = nclients > 0 ? 1 : 0; f != NULL && client <= nclients; client++)
-	{
-		const Step *in_flight;
-		const Step *last = last_acknowledged(&cut, client, &in_flight);
-
-		fprintf(f, "%d 0 0 0 before|%s\n", client, last->contents);
-		fprintf(f, "%d 0 %llu 0 recovery|%s\n", client, (unsigned long long) answered,
-				client == 0 ? found : state[client]);
-	}
-	if (f != NULL && found != state[0])
-		fprintf(f, "0 %llu %llu 0 went on|%s\n", (unsigned long long) answered, (unsigned long long) went_on, state[0]);
-	for (client = nclients > 0 ? 1 : 0; f != NULL && use_after && client <= nclients; client++)
-		fprintf(f, "%d %llu %llu 0 used|%s\n", client, (unsigned long long) went_on, (unsigned long long) used, state[client]);
-	if (f != NULL && script != NULL)
+	if (script != NULL)
 		(void) record_script(server_conninfo(), log, script, f);
-	if (f == NULL || fclose(f) != 0)
+	if (fclose(f) != 0)
 		die("cannot write to %s", out_dir);
 	if (stop_after)
 		stop_in_order(log);

@@ -51,7 +51,6 @@ static char *durable = NULL;	/* as large as the pool; sparse */
 static Line *lines = NULL;
 static uint32 *lines_used = NULL;
 static uint32 nlines_used = 0;
-static bool forgetting = false;
 static Pending *pending = NULL;
 static int	npending = 0;
 static uint8 touched[MOST_GRANULES];
@@ -150,7 +149,16 @@ is_lost(const ShadowCall *site)
 
 /* ---- lines ---- */
 
-static Line *find_line(uint64 offset, bool make);
+/* Where the line is in the table, or belongs */
+static uint32
+place_of(uint64 offset)
+{
+	uint32		i = (uint32) ((offset / PM_LINE * UINT64CONST(0x9e3779b97f4a7c15)) >> 48);
+
+	while (lines[i].offset != 0 && lines[i].offset != offset)
+		i = (i + 1) % TABLE_SIZE;
+	return i;
+}
 
 /* Lines that are durable as they are need no entry. */
 static void
@@ -167,36 +175,30 @@ forget_durable_lines(void)
 			kept[n++] = *line;
 		line->offset = 0;
 	}
-	nlines_used = 0;
-	forgetting = true;
 	for (uint32 i = 0; i < n; i++)
-		*find_line(kept[i].offset, true) = kept[i];
-	forgetting = false;
+	{
+		lines_used[i] = place_of(kept[i].offset);
+		lines[lines_used[i]] = kept[i];
+	}
+	nlines_used = n;
 	free(kept);
 }
 
 static Line *
 find_line(uint64 offset, bool make)
 {
-	uint32		i = (uint32) ((offset / PM_LINE * UINT64CONST(0x9e3779b97f4a7c15)) >> 48);
+	uint32		i = place_of(offset);
 
-	while (lines[i].offset != 0 && lines[i].offset != offset)
-		i = (i + 1) % TABLE_SIZE;
 	if (lines[i].offset == 0 && !make)
 		return NULL;
 	if (lines[i].offset == 0)
 	{
 		if (nlines_used == TABLE_SIZE / 2)
 			abort();
-		if (nlines_used >= TABLE_SIZE / 4 && nlines_used % 4096 == 0 && !forgetting)
+		if (nlines_used >= TABLE_SIZE / 4 && nlines_used % 4096 == 0)
 		{
-			Line	   *line;
-
 			forget_durable_lines();
-			forgetting = true;	/* there may be as many as before */
-			line = find_line(offset, true);
-			forgetting = false;
-			return line;
+			i = place_of(offset);
 		}
 		lines[i].offset = offset;
 		lines[i].n = 0;
