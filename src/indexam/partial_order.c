@@ -39,6 +39,17 @@ order_of_high(uint64 hi)
 	return key;
 }
 
+void
+order_put_integer(const Collector *c, int k, int64 value, OrderKey *key)
+{
+	const KeyColumn *column = &c->keys->format.columns[k];
+
+	if (k > 0)
+		put_order(key, column->offset - 1,
+				  order_of_high((uint64) key_flag(column, false) << 56));
+	put_order(key, column->offset, order_of_high(order_of_integer(column, value)));
+}
+
 /* A short text as keys_encode_column() would begin it.  *whole: that is all of it */
 static OrderKey
 order_of_text(const KeyColumn *column, const char *value, bool *whole)

@@ -129,6 +129,9 @@ extern int	read_leading(Collector *c, BlockNumber block, bool *all_values);
 extern void order_leading(Collector *c, int n);
 extern void order_rows(Collector *c, BlockNumber block, int n);
 
+/* Column k, an integer, of an order key that is zero from there on. */
+extern void order_put_integer(const Collector *c, int k, int64 value, OrderKey *key);
+
 /* What the bounds say: range, low and high, matches. */
 extern void set_ranges(Collector *c);
 

@@ -15,6 +15,9 @@
 /* Blocks of a segment that tell whether zones are of use */
 #define SCATTERED_FROM	64
 
+/* Blocks of a segment that tell how many columns its zones are of */
+#define SAMPLED_BLOCKS	32
+
 static void
 zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
 {
@@ -40,23 +43,39 @@ zone_of_integers(Collector *c, ZoneBlock *zone, int n)
 	zone->min.lo = zone->max.lo = 0;
 }
 
-/* The same without looking at single values; false: the column does not lie there so. */
-static bool
-zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone, int *n)
+/*
+ * The same without looking at single values, of columns that have one value in the whole
+ * block, and the last one.  Returns the number of rows; -1: they have more, or do not lie so.
+ */
+static int
+zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone)
 {
-	const KeyColumn *column = &c->keys->format.columns[0];
-	int64		min;
-	int64		max;
+	int			n = -1;
+	int			k;
 
-	if (column->kind != KEY_INT2 && column->kind != KEY_INT4 && column->kind != KEY_INT8)
-		return false;
-	*n = store_column_extremes(c->store, block, c->atts[0], &min, &max);
-	if (*n <= 0)
-		return *n == 0;
-	zone->min.hi = order_of_integer(column, column->desc ? max : min);
-	zone->max.hi = order_of_integer(column, column->desc ? min : max);
-	zone->min.lo = zone->max.lo = 0;
-	return true;
+	zone->min = zone->max = order_min;
+	for (k = 0; k < c->ncolumns; k++)
+	{
+		const KeyColumn *column = &c->keys->format.columns[k];
+		int64		min;
+		int64		max;
+
+		if (column->kind != KEY_INT2 && column->kind != KEY_INT4 && column->kind != KEY_INT8)
+			return -1;
+		n = store_column_extremes(c->store, block, c->atts[k], &min, &max);
+		if (n > 0 && min < max && k + 1 < c->ncolumns)
+			return -1;
+		if (n <= 0)
+			break;
+		order_put_integer(c, k, column->desc ? max : min, &zone->min);
+		order_put_integer(c, k, column->desc ? min : max, &zone->max);
+	}
+	if (n == 0)
+	{
+		zone->min = order_max;
+		zone->max = order_min;
+	}
+	return n;
 }
 
 /* One of the rows whose order keys are there */
@@ -69,45 +88,43 @@ zone_add_row(Collector *c, ZoneBlock *zone, bool *has_null, int row)
 		*has_null = true;
 }
 
-/* Of all that lies in the block, free rows and old versions included */
+/* Of all that lies in the block, free rows and old versions included.  *ordered: by their order keys */
 static int
-zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
+zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool *ordered)
 {
+	int			n = zone_of_extremes(c, block, zone);
 	bool		all_values;
-	int			n;
 	int			k;
 
+	*has_null = *ordered = false;
+	if (n >= 0)
+		return n;
 	zone->min = order_max;
 	zone->max = order_min;
-	*has_null = false;
-	if (is_one_integer(c) && zone_of_extremes(c, block, zone, &n))
-		return n;
 	n = read_leading(c, block, &all_values);
 	if (n > 0 && all_values && is_one_integer(c))
 		zone_of_integers(c, zone, n);
 	else
 	{
 		order_rows(c, block, n);
+		*ordered = true;
 		for (k = 0; k < n; k++)
 			zone_add_row(c, zone, has_null, k);
 	}
 	return n;
 }
 
-/*
- * Of the roots alone, with a line read for each row, after zone_of_rows().  That has made
- * the order keys, unless one column is all of them (c->values are those of the last one).
- */
+/* Of the roots alone, with a line read for each row.  ordered: the order keys are there. */
 static void
-zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
+zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool ordered)
 {
 	uint8		index[SOFORT_BLOCK_ROWS];
 	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
 	bool		all_values;
 	int			k;
 
-	if (c->ncolumns == 1)
-		order_leading(c, read_leading(c, block, &all_values));
+	if (!ordered)
+		order_rows(c, block, read_leading(c, block, &all_values));
 	zone->min = order_max;
 	zone->max = order_min;
 	*has_null = false;
@@ -115,15 +132,24 @@ zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null)
 		zone_add_row(c, zone, has_null, index[k]);
 }
 
-/* Whatever follows the first bytes of the largest key */
+/* Whatever follows the first columns of the largest key */
 static void
-widen(ZoneBlock *zone, int width)
+widen(const Collector *c, ZoneBlock *zone)
 {
-	if (width == 0 || order_less(zone->max, zone->min))
+	const KeyFormat *format = &c->keys->format;
+	int			width;
+
+	if (c->ncolumns == format->ncolumns || order_less(zone->max, zone->min))
 		return;
-	if (width < (int) sizeof(uint64))
+	/* (less the first flag, which no order key has) */
+	width = format->columns[c->ncolumns].offset - 1;
+	if (width < 8)
+	{
 		zone->max.hi |= PG_UINT64_MAX >> (8 * width);
-	zone->max.lo = PG_UINT64_MAX;
+		zone->max.lo = PG_UINT64_MAX;
+	}
+	else if (width < ORDER_BYTES)
+		zone->max.lo |= PG_UINT64_MAX >> (8 * (width - 8));
 }
 
 static bool
@@ -136,23 +162,21 @@ zones_ascend(const ZoneBlock *before, const ZoneBlock *zone)
  * Blocks that were filled by updates have rows from everywhere, but hardly a root.  They
  * stand out by their zones: only then it is worth looking at the words of all rows.  A
  * block without roots gets the end of the zone before it, which keeps zones ascending.
- * width: zones are those of so many bytes; 0: of all.  Returns whether they are all alike.
  */
-static bool
-make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i, int width)
+static void
+make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
 {
 	ZoneBlock  *zone = &zones->blocks[i];
 	const ZoneBlock *before = i > 0 ? zone - 1 : NULL;
 	bool		has_null;
-	int			n = zone_of_rows(c, block, zone, &has_null);
-	bool		alike = zone->min.hi == zone->max.hi;
+	bool		ordered;
+	int			n = zone_of_rows(c, block, zone, &has_null, &ordered);
 
-	widen(zone, width);
+	widen(c, zone);
 	if (n > 0 && (before == NULL || !zones_ascend(before, zone)))
 	{
-		zone_of_roots(c, block, zone, &has_null);
-		alike = zone->min.hi == zone->max.hi;
-		widen(zone, width);
+		zone_of_roots(c, block, zone, &has_null, ordered);
+		widen(c, zone);
 	}
 	zones->has_null[i] = has_null;
 	zones->any_null |= has_null;
@@ -161,46 +185,91 @@ make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i, int 
 		zone->min = zone->max = before != NULL ? before->max : order_min;
 	if (before != NULL && !zones_ascend(before, zone))
 		zones->ascending = false;
-	return alike;
 }
 
-static BlockNumber
-make_zones(Collector *c, uint32 number, ZoneSegment *zones, int width)
+static void
+make_zones(Collector *c, BlockNumber first, BlockNumber end, ZoneSegment *zones)
 {
-	BlockNumber first = number * c->partial->segment_blocks;
-	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	BlockNumber block;
-	BlockNumber alike = 0;
 
 	zones->all.min = order_max;
 	zones->all.max = order_min;
 	zones->ascending = true;
 	zones->any_null = false;
 	for (block = first; block < end; block++)
-		alike += make_zone_block(c, block, zones, block - first, width);
-	return alike;
+		make_zone_block(c, block, zones, block - first);
+}
+
+static bool
+is_one_value(const ZoneBlock *zone, const ZoneBlock *next)
+{
+	return !order_less(zone->min, zone->max) && !order_less(zone->max, zone->min);
+}
+
+static bool
+are_apart(const ZoneBlock *zone, const ZoneBlock *next)
+{
+	return !order_less(next->min, zone->max) || !order_less(zone->min, next->max);
+}
+
+/* What most blocks of a sample, with the next one, are by the columns that count */
+static bool
+most_blocks(Collector *c, BlockNumber first, BlockNumber end,
+			bool (*are) (const ZoneBlock *zone, const ZoneBlock *next))
+{
+	BlockNumber step = Max((end - first) / SAMPLED_BLOCKS, 1);
+	BlockNumber block;
+	int			nblocks = 0;
+	int			nsuch = 0;
+
+	for (block = first; block < end; block += step)
+	{
+		ZoneBlock	zone;
+		ZoneBlock	next;
+		bool		has_null;
+		bool		ordered;
+
+		(void) zone_of_rows(c, block, &zone, &has_null, &ordered);
+		(void) zone_of_rows(c, Min(block + 1, end - 1), &next, &has_null, &ordered);
+		nblocks++;
+		nsuch += are(&zone, &next);
+	}
+	return nsuch > nblocks / 2;
 }
 
 /*
- * An integer that leads several columns is tried alone first: it is read many times as
- * fast, and tells blocks apart as well, unless it stays the same over whole blocks.
+ * Of several columns only the first count, as far as they are integers and until they tell
+ * rows of a block apart: what they agree in is read without looking at them.  All others
+ * do if they tell blocks apart.
  */
+static void
+choose_columns(Collector *c, BlockNumber first, BlockNumber end)
+{
+	const KeyColumn *columns = c->keys->format.columns;
+	int			all = c->ncolumns;
+	int			n = 0;
+
+	while (n < all && is_integer(&columns[n]))
+	{
+		c->ncolumns = ++n;
+		if (n < all && !most_blocks(c, first, end, is_one_value))
+			return;
+	}
+	c->ncolumns = all;
+	if (n > 0 && n < all && !most_blocks(c, first, end, are_apart))
+		c->ncolumns = n;
+}
+
 static void
 make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
 {
-	const KeyColumn *column = &c->keys->format.columns[0];
-	int			ncolumns = c->ncolumns;
-	BlockNumber alike;
+	BlockNumber first = number * c->partial->segment_blocks;
+	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
+	int			all = c->ncolumns;
 
-	if (ncolumns > 1 && is_integer(column))
-	{
-		c->ncolumns = 1;
-		alike = make_zones(c, number, zones, column->width);
-		c->ncolumns = ncolumns;
-		if (alike <= c->partial->segment_blocks / 2)
-			return;
-	}
-	(void) make_zones(c, number, zones, 0);
+	choose_columns(c, first, end);
+	make_zones(c, first, end, zones);
+	c->ncolumns = all;
 }
 
 /*
@@ -249,10 +318,11 @@ begins_beyond(Collector *c, uint32 number)
 	ZoneSegment *zones = __atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
 	ZoneBlock	zone;
 	bool		has_null;
+	bool		ordered;
 
 	if (zones != NULL)
 		return order_less(c->range.high, zones->all.min);
-	(void) zone_of_rows(c, number * c->partial->segment_blocks, &zone, &has_null);
+	(void) zone_of_rows(c, number * c->partial->segment_blocks, &zone, &has_null, &ordered);
 	return order_less(c->range.high, zone.min);
 }
 

@@ -59,6 +59,22 @@ narrow_range(int64 min, int64 max, int64 *low, int64 *high)
 	return *low <= *high;
 }
 
+/* ---- dictionaries ---- */
+
+static int64
+element_value(const char *element, int len)
+{
+	switch (len)
+	{
+		case 2:
+			return *(const int16 *) element;
+		case 4:
+			return *(const int32 *) element;
+		default:
+			return *(const int64 *) element;
+	}
+}
+
 /* ---- smallest and largest ---- */
 
 #define EXTREMES(name, type) \
@@ -79,6 +95,42 @@ EXTREMES(extremes_int16, int16)
 EXTREMES(extremes_int32, int32)
 EXTREMES(extremes_int64, int64)
 EXTREMES(extremes_uint32, uint32)
+EXTREMES(extremes_code1, uint8)
+EXTREMES(extremes_code2, uint16)
+
+/* Rows that were never filled may have any code, and count if it is one. */
+static int
+extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, int64 *min,
+				  int64 *max)
+{
+	int64		ncodes = (int64) pm_vector_count(&a->dictionary->values);
+	int64		first;
+	int64		last;
+	int			i;
+
+	if (!attr->byval || attr->attlen < 2 || a->stride > 2 || a->stride != attr->width)
+		return -1;
+	if (a->stride == 1)
+		extremes_code1(p, n, &first, &last);
+	else
+		extremes_code2(p, n, &first, &last);
+	if (first >= ncodes)
+		return 0;
+	*min = *max = element_value(dictionary_element(a->dictionary, first), attr->attlen);
+	for (i = 0; first < last && i < n; i++)
+	{
+		int64		code = a->stride == 1 ? ((const uint8 *) p)[i] : ((const uint16 *) p)[i];
+		int64		v;
+
+		if (code >= ncodes)
+			continue;
+		v = element_value(code < a->chunk0 ? a->values + code * attr->attlen :
+						  dictionary_element(a->dictionary, code), attr->attlen);
+		*min = Min(*min, v);
+		*max = Max(*max, v);
+	}
+	return n;
+}
 
 int
 store_column_extremes(StoreDesc *store, BlockNumber number, int att, int64 *min, int64 *max)
@@ -103,26 +155,14 @@ store_column_extremes(StoreDesc *store, BlockNumber number, int att, int64 *min,
 		extremes_int64(p, block->capacity, min, max);
 	else if (a->kind == ATTR_NARROW && a->stride == sizeof(uint32))
 		extremes_uint32(p, block->capacity, min, max);
+	else if (a->kind == ATTR_CODE1_2 || a->kind == ATTR_CODE1_4 || a->kind == ATTR_CODE)
+		return extremes_of_codes(a, &plan->reader->attr[att], p, block->capacity, min, max);
 	else
 		return -1;
 	return block->capacity;
 }
 
-/* ---- dictionaries ---- */
-
-static int64
-element_value(const char *element, int len)
-{
-	switch (len)
-	{
-		case 2:
-			return *(const int16 *) element;
-		case 4:
-			return *(const int32 *) element;
-		default:
-			return *(const int64 *) element;
-	}
-}
+/* ---- codes in a range ---- */
 
 /*
  * The codes whose values are in the range.  Values that are added later belong to

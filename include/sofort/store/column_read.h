@@ -32,7 +32,8 @@ extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum
 
 /*
  * Smallest and largest integer in a column of a block, free rows included.  Returns how many
- * rows it has, 0 if it has no storage; -1 if the column is stored in another way, or may have NULLs.
+ * rows it has, 0 if it has no storage or no row a value; -1 if the column is stored in another
+ * way than as numbers or codes beside each other, or may have NULLs.
  */
 extern int	store_column_extremes(StoreDesc *store, BlockNumber block, int att, int64 *min,
 								  int64 *max);
