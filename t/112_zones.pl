@@ -196,6 +196,80 @@ foreach my $name (map { (split / /)[0] } @several)
 	is(sql("SELECT status FROM sofort.indexes WHERE index = '$name'::regclass"), 'partial', "$name: not complete meanwhile");
 }
 
+# Groups of several columns, smaller and larger than a block, in codes and in numbers; what tells
+# blocks apart is the first column, the third, the last, or none. Some blocks have the end of a group.
+my %groups = (
+	o_key => 'w, d, o, l',
+	o_down => 'w, d DESC, o DESC, l',
+	o_null => 'w, m NULLS FIRST, o',
+	o_scattered => 'w, d, s',
+	o_sorted => 'd, w, t',
+	o_number => 'd, u',
+	o_orders => 'o, l, w');
+sql(q{
+	CREATE TABLE o (w int NOT NULL, d smallint NOT NULL, o bigint NOT NULL, l smallint NOT NULL, m int, s varchar(8) COLLATE "C" NOT NULL,
+		t varchar(8) COLLATE "C" NOT NULL, u int NOT NULL, n int) USING sofort});
+# (columns of an index lie beside each other if it was there before the rows)
+sql("CREATE INDEX $_ ON o USING sofort_index ($groups{$_})") for sort keys %groups;
+# (what the first rows are decides about the codes)
+sql(q{
+	INSERT INTO o SELECT 0, 0, i * 7919 % 400 - 200, 0, i * 7919 % 400, '', '', -1, 0 FROM generate_series(1, 2048) i;
+	INSERT INTO o SELECT i / 16000 - 1, i / 4000 % 4 - 2, i / 10 % 400 - 200, i % 10, nullif(i / 10 % 400, 7), lpad((i * 7919 % 997)::text, 8, '0'),
+		lpad((i / 7)::text, 8, '0'), i, 0 FROM generate_series(0, 39999) i;
+	DELETE FROM o WHERE u < 0 OR u BETWEEN 5000 AND 6000});
+sql('VACUUM o');
+sql('UPDATE o SET n = n + 1 WHERE u % 5 = 0; UPDATE o SET o = -o WHERE u % 997 = 0; BEGIN; UPDATE o SET n = n - 100 WHERE u % 3 = 0; ROLLBACK; ANALYZE o');
+is(sql(q{SELECT string_agg(column_name || ' ' || encoding || ' ' || width, ', ' ORDER BY attnum) FROM sofort.columns WHERE relation = 'o'::regclass AND attnum < 8}),
+	'w dictionary 1, d dictionary 1, o dictionary 2, l dictionary 1, m dictionary 2, s inline 16, t inline 16', 'codes of one and two bytes');
+foreach my $name (sort keys %groups)
+{
+	sql("UPDATE pg_index SET indisvalid = indexrelid = '$name'::regclass WHERE indrelid = 'o'::regclass");
+	$node->kill9;
+	$node->start;
+	(my $columns = $groups{$name}) =~ s/ (?:DESC|NULLS|FIRST|LAST)\b//g;
+	my @columns = split /, /, $columns;
+	my $prefix = join(', ', @columns[ 0 .. 1 ]);
+	foreach my $where (
+		"($columns) = (" . join(', ', map { "(SELECT $_ FROM o WHERE u = 23456)" } @columns) . ')',
+		"($prefix) = (" . join(', ', map { "(SELECT $_ FROM o WHERE u = 34567)" } @columns[ 0 .. 1 ]) . ')',
+		"($prefix) > (" . join(', ', map { "(SELECT $_ FROM o WHERE u = 38500)" } @columns[ 0 .. 1 ]) . ')',
+		"($columns) < (" . join(', ', map { "(SELECT $_ FROM o WHERE u = 1999)" } @columns) . ')',
+		"$columns[0] = 0 AND $columns[1] IS NULL",
+		"$columns[0] = 1 AND $columns[1] > 0",
+		"$columns[0] = 77")
+	{
+		my $query = "SELECT count(*), sum(u), sum(n), max(t) FROM o WHERE $where";
+		is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
+			"$name: $where");
+	}
+	# the first and the last rows of blocks among them
+	my $some = '(u % 256 IN (0, 1, 254, 255) OR u % 37 = 0)';
+	my $same = join(' AND ', map { $_ eq 'm' ? '(o.m = r.m OR o.m IS NULL AND r.m IS NULL)' : "o.$_ = r.$_" } @columns);
+	my $every = "SELECT count(*), sum(x.u) FROM (SELECT * FROM o WHERE $some) r, LATERAL (SELECT u FROM o WHERE $same AND o.u = r.u OFFSET 0) x";
+	like(sql("EXPLAIN $every"), qr/Index (?:Only )?Scan using $name/, "$name is used") if $name ne 'o_null';
+	is(sql($every), sql("SELECT count(*), sum(u) FROM o WHERE $some"), "$name: every key");
+	is(sql("SELECT status FROM sofort.indexes WHERE index = '$name'::regclass"), 'partial', "$name: not complete meanwhile");
+}
+
+# The planner expects that of many look-ups only the first finds out where keys lie, unless they lie anywhere.
+sql(q{
+	CREATE TABLE big (a int, b int) USING sofort;
+	CREATE INDEX big_a ON big USING sofort_index (a);
+	CREATE INDEX big_b ON big USING sofort_index (b);
+	INSERT INTO big SELECT i, i * 7919::bigint % 500000 FROM generate_series(0, 499999) i;
+	ANALYZE big});
+my %query = map { ("one $_" => "SELECT $_ FROM big WHERE $_ = 5", "many $_" => "SELECT $_ FROM generate_series(1, 100) i JOIN big ON $_ = i") } qw(a b);
+sub costs { return map { $_ => (sql("EXPLAIN $query{$_}") =~ /^[^\n]*\.\.([\d.]+) rows/)[0] } keys %query; }
+my %complete = costs();
+$node->kill9;
+$node->start;
+my %missing = costs();
+cmp_ok($missing{'one a'}, '>', 2 * $complete{'one a'}, 'without the index: one look-up');
+cmp_ok($missing{'many a'}, '<', 1.5 * $complete{'many a'}, 'many of them');
+cmp_ok($missing{'many b'}, '>', 50 * $complete{'many b'}, 'many, scattered');
+is(sql("SELECT count(*) FROM ($query{'many a'}) x"), '100', 'many look-ups');
+is(sql("SELECT count(*) FROM sofort.indexes WHERE relation = 'big'::regclass AND status = 'ready'"), '0', 'no index is complete');
+
 $node->stop;
 $node->teardown_node;
 done_testing();

@@ -179,7 +179,7 @@ am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *sta
 		set_size(path->indexinfo);
 	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity, correlation,
 				   pages);
-	cost_add_missing_part(path->indexinfo, startup_cost, total_cost);
+	cost_add_missing_part(path->indexinfo, loop_count, startup_cost, total_cost);
 }
 
 static bool

@@ -31,7 +31,8 @@ extern void am_check_table(Relation heap);
 /* ---- cost.c ---- */
 
 /* What the part of the index that is not there adds to one scan of it */
-extern void cost_add_missing_part(IndexOptInfo *info, Cost *startup, Cost *total);
+extern void cost_add_missing_part(IndexOptInfo *info, double loop_count, Cost *startup,
+								  Cost *total);
 
 /* ---- options.c ---- */
 extern void options_init(void);

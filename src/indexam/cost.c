@@ -61,11 +61,11 @@ indexam_is_volatile(Oid index_oid)
 }
 
 /*
- * How much of the table must be read to find a value of the leading column, as
- * blocks are known by their smallest and largest one: little if values come in order.
+ * Of the blocks of the table, known by their smallest and largest value of the leading
+ * column: how many may have one value?  None if values come in order.
  */
 static double
-part_to_search(Relation index)
+part_in_doubt(Relation index)
 {
 	AttrNumber	attno = index->rd_index->indkey.values[0];
 	double		part = 1;
@@ -86,13 +86,19 @@ part_to_search(Relation index)
 		free_attstatsslot(&slot);
 	}
 	ReleaseSysCache(tuple);
-	return Max(part, SMALLEST_PART);
+	return part;
+}
+
+static double
+cost_of_part(double part, double pages, double rows)
+{
+	return part * (pages * seq_page_cost + rows * cpu_tuple_cost);
 }
 
 double
 indexam_cost_without(Relation index, double pages, double rows)
 {
-	return part_to_search(index) * (pages * seq_page_cost + rows * cpu_tuple_cost);
+	return cost_of_part(Max(part_in_doubt(index), SMALLEST_PART), pages, rows);
 }
 
 double
@@ -148,21 +154,34 @@ complete_part(const IndexOptInfo *info)
  */
 #define COLUMN_SCAN		0.2
 
+/*
+ * The first of several look-ups finds out about the blocks, the others read those in doubt.
+ */
+static double
+cost_of_search(Relation index, double loop_count, double pages, double rows)
+{
+	double		first = indexam_cost_without(index, pages, rows);
+	double		other = cost_of_part(Max(part_in_doubt(index), 1 / Max(pages, 1)), pages, rows);
+
+	return COLUMN_SCAN * (other + Max(first - other, 0) / Max(loop_count, 1));
+}
+
 void
-cost_add_missing_part(IndexOptInfo *info, Cost *startup, Cost *total)
+cost_add_missing_part(IndexOptInfo *info, double loop_count, Cost *startup, Cost *total)
 {
 	double		missing = 1 - complete_part(info);
+	double		pages = info->rel->pages;
+	double		rows = info->rel->tuples;
+	Relation	index;
+	double		cost;
 
-	if (assumption == INDEXAM_AS_IT_IS)
-		missing *= COLUMN_SCAN;
-	if (missing > 0)
-	{
-		Relation	index = index_open(info->indexoid, NoLock);
-		double		cost = missing * indexam_cost_without(index, info->rel->pages,
-														  info->rel->tuples);
-
-		*startup += cost;
-		*total += cost;
-		index_close(index, NoLock);
-	}
+	if (missing <= 0)
+		return;
+	index = index_open(info->indexoid, NoLock);
+	cost = missing * (assumption == INDEXAM_AS_IT_IS ?
+					  cost_of_search(index, loop_count, pages, rows) :
+					  indexam_cost_without(index, pages, rows));
+	*startup += cost;
+	*total += cost;
+	index_close(index, NoLock);
 }
