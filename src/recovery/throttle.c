@@ -31,6 +31,20 @@
 /* A search may begin when those before it are paid for but for this */
 #define CREDIT_MICROSECONDS	2000
 
+/*
+ * A search that takes no more than so many times what its process has computed since the
+ * one before it is free: such sessions get on, at a tenth of full speed or more.
+ */
+#define FREE_SEARCH			8
+
+/*
+ * Searches are cheap while sessions compute less for them than so many times what they
+ * compute otherwise, in the last seconds of processor time; not known before some have passed.
+ */
+#define CHEAP_SEARCHES		2
+#define REMEMBERED_MICROSECONDS	2000000
+#define KNOWN_MICROSECONDS	50000
+
 /* A share that no worker has confirmed for so long does not count any more. */
 #define VALID_MICROSECONDS	1000000
 
@@ -86,9 +100,11 @@ search_share(uint64 now)
 	return share;
 }
 
-/* Used by this process until the search began, without what did not count since; until the pause */
-static double search_began;
+/* Processor time of this process, in seconds */
+static double search_ended;		/* when the last search ended */
+static double search_began;		/* when this one began, and what has not counted since */
 static double pause_began;
+static double other_seconds;	/* between the two */
 
 static double
 processor_seconds(void)
@@ -126,6 +142,7 @@ recovery_before_search(bool (*complete) (void *arg), void *arg)
 {
 	wait_for_share(complete, arg);
 	search_began = processor_seconds();
+	other_seconds = search_began - search_ended;
 }
 
 /*
@@ -141,6 +158,30 @@ recovery_pause_search(bool pause)
 		search_began += processor_seconds() - pause_began;
 }
 
+static void
+note_computed(double search_seconds, double other_seconds)
+{
+	uint64		searched = pg_atomic_add_fetch_u64(&Recovery->searched,
+												   (uint64) (search_seconds * 1e6));
+	uint64		computed = pg_atomic_add_fetch_u64(&Recovery->computed,
+												   (uint64) (other_seconds * 1e6));
+
+	/* (two that do it at once only forget more) */
+	if (searched + computed < REMEMBERED_MICROSECONDS)
+		return;
+	pg_atomic_write_u64(&Recovery->searched, searched / 2);
+	pg_atomic_write_u64(&Recovery->computed, computed / 2);
+}
+
+bool
+recovery_searches_are_cheap(void)
+{
+	uint64		searched = pg_atomic_read_u64(&Recovery->searched);
+	uint64		computed = pg_atomic_read_u64(&Recovery->computed);
+
+	return searched + computed >= KNOWN_MICROSECONDS && searched < CHEAP_SEARCHES * computed;
+}
+
 /*
  * searches_paid is the moment at which all searches so far will have used no
  * more than their share.
@@ -148,14 +189,18 @@ recovery_pause_search(bool pause)
 void
 recovery_after_search(void)
 {
-	double		seconds = Max(processor_seconds() - search_began, 0);
+	double		seconds;
 	uint64		now = now_microseconds();
 	uint32		share = search_share(now);
 	uint64		paid;
 	uint64		cost;
 
+	search_ended = processor_seconds();
+	seconds = Max(search_ended - search_began, 0);
 	if (share == 0)
 		return;
+	note_computed(seconds, other_seconds);
+	seconds = Max(seconds - FREE_SEARCH * other_seconds, 0);
 	cost = (uint64) (seconds * 1e6 * 1000 / (share * processors()));
 	paid = pg_atomic_read_u64(&Recovery->searches_paid);
 	while (!pg_atomic_compare_exchange_u64(&Recovery->searches_paid, &paid,
