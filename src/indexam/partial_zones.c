@@ -88,7 +88,10 @@ zone_add_row(Collector *c, ZoneBlock *zone, bool *has_null, int row)
 		*has_null = true;
 }
 
-/* Of all that lies in the block, free rows and old versions included.  *ordered: by their order keys */
+/*
+ * Of all that lies in the block, free rows and old versions included.  *ordered: order
+ * keys of its rows were made for that.
+ */
 static int
 zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool *ordered)
 {
@@ -114,7 +117,7 @@ zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, b
 	return n;
 }
 
-/* Of the roots alone, with a line read for each row.  ordered: the order keys are there. */
+/* Of the roots alone, with a line read for each row.  ordered: their order keys are there. */
 static void
 zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool ordered)
 {

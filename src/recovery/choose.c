@@ -161,19 +161,6 @@ may_work_in_idle_time(void)
 	return true;
 }
 
-/*
- * Queries get on well without what is left, so they are not held up for it: after a
- * step the worker rests, unless there is a processor to spare.
- */
-static bool
-may_work_beside_queries(void)
-{
-	static bool rests = false;
-
-	rests = !rests && !recovery_processor_is_idle();
-	return !rests;
-}
-
 int
 recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments)
 {
@@ -190,10 +177,8 @@ recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments)
 	{
 		if (structures[i].position != 1)
 			continue;
-		if (structures[i].needed)
+		if (structures[i].rank > 0 || structures[i].needed)
 			return i;
-		if (structures[i].rank > 0)
-			return !recovery_searches_are_cheap() || may_work_beside_queries() ? i : -1;
 
 		/* nothing that is left pays: do it when nobody wants the processors */
 		*segments = 1;

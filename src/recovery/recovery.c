@@ -142,8 +142,6 @@ recovery_startup(void)
 		pg_atomic_init_u32(&Recovery->share_db, InvalidOid);
 		pg_atomic_init_u64(&Recovery->share_set, 0);
 		pg_atomic_init_u64(&Recovery->searches_paid, 0);
-		pg_atomic_init_u64(&Recovery->searched, 0);
-		pg_atomic_init_u64(&Recovery->computed, 0);
 		recovery_gate_init();
 	}
 }

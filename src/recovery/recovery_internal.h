@@ -60,8 +60,6 @@ typedef struct RecoveryShared
 	pg_atomic_uint32 share_db;	/* whose worker has set it */
 	pg_atomic_uint64 share_set;
 	pg_atomic_uint64 searches_paid;
-	pg_atomic_uint64 searched;	/* of late, microseconds of processor time: for searches */
-	pg_atomic_uint64 computed;	/* and between them, by the same sessions */
 
 	RecoverySlot slots[RECOVERY_MAX_WORKERS];
 	RecoveryDone done[RECOVERY_REMEMBERED]; /* place: indexes_rebuilt, modulo */
@@ -99,12 +97,6 @@ extern void recovery_set_search_share(double benefit_left);
 /* Around a search of a table in place of an index */
 extern void recovery_before_search(bool (*complete) (void *arg), void *arg);
 extern void recovery_after_search(void);
-
-/*
- * Do sessions that search get on nearly as well as with the indexes?  Measured; no as
- * long as little was searched.
- */
-extern bool recovery_searches_are_cheap(void);
 
 /* What is done in between does not count as part of the search. */
 extern void recovery_pause_search(bool pause);

@@ -37,14 +37,6 @@
  */
 #define FREE_SEARCH			8
 
-/*
- * Searches are cheap while sessions compute less for them than so many times what they
- * compute otherwise, in the last seconds of processor time; not known before some have passed.
- */
-#define CHEAP_SEARCHES		2
-#define REMEMBERED_MICROSECONDS	2000000
-#define KNOWN_MICROSECONDS	50000
-
 /* A share that no worker has confirmed for so long does not count any more. */
 #define VALID_MICROSECONDS	1000000
 
@@ -158,30 +150,6 @@ recovery_pause_search(bool pause)
 		search_began += processor_seconds() - pause_began;
 }
 
-static void
-note_computed(double search_seconds, double other_seconds)
-{
-	uint64		searched = pg_atomic_add_fetch_u64(&Recovery->searched,
-												   (uint64) (search_seconds * 1e6));
-	uint64		computed = pg_atomic_add_fetch_u64(&Recovery->computed,
-												   (uint64) (other_seconds * 1e6));
-
-	/* (two that do it at once only forget more) */
-	if (searched + computed < REMEMBERED_MICROSECONDS)
-		return;
-	pg_atomic_write_u64(&Recovery->searched, searched / 2);
-	pg_atomic_write_u64(&Recovery->computed, computed / 2);
-}
-
-bool
-recovery_searches_are_cheap(void)
-{
-	uint64		searched = pg_atomic_read_u64(&Recovery->searched);
-	uint64		computed = pg_atomic_read_u64(&Recovery->computed);
-
-	return searched + computed >= KNOWN_MICROSECONDS && searched < CHEAP_SEARCHES * computed;
-}
-
 /*
  * searches_paid is the moment at which all searches so far will have used no
  * more than their share.
@@ -196,11 +164,9 @@ recovery_after_search(void)
 	uint64		cost;
 
 	search_ended = processor_seconds();
-	seconds = Max(search_ended - search_began, 0);
 	if (share == 0)
 		return;
-	note_computed(seconds, other_seconds);
-	seconds = Max(seconds - FREE_SEARCH * other_seconds, 0);
+	seconds = Max(search_ended - search_began - FREE_SEARCH * other_seconds, 0);
 	cost = (uint64) (seconds * 1e6 * 1000 / (share * processors()));
 	paid = pg_atomic_read_u64(&Recovery->searches_paid);
 	while (!pg_atomic_compare_exchange_u64(&Recovery->searches_paid, &paid,
