@@ -17,6 +17,24 @@ $node->start;
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
+# The server comes back without indexes; the planner knows of the table's only this one.
+sub restart_with
+{
+	my ($table, $index) = @_;
+	sql("UPDATE pg_index SET indisvalid = indexrelid = '$index'::regclass WHERE indrelid = '$table'::regclass");
+	$node->kill9;
+	$node->start;
+	return;
+}
+
+# By an index, what a search of the table finds
+sub same_rows
+{
+	my ($query, $name) = @_;
+	is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"), $name);
+	return;
+}
+
 # Clustered in the first columns, random in the others; every column has NULLs.
 # Few distinct values, so that look-ups by four columns find something.
 sql(q{
@@ -109,10 +127,7 @@ foreach my $what ('chains differ', 'chains agree')
 	foreach my $name (sort keys %indexes)
 	{
 		(my $columns = $indexes{$name}) =~ s/ (?:DESC|NULLS|FIRST|LAST)\b//g;
-		my $others = join(', ', map { "'$_'" } grep { $_ ne $name } keys %indexes);
-		sql("UPDATE pg_index SET indisvalid = indexrelid::regclass::text NOT IN ($others) WHERE indrelid = 'z'::regclass");
-		$node->kill9;
-		$node->start;
+		restart_with('z', $name);
 		like(sql("SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN SELECT * FROM z WHERE (" .
 				join(', ', split(/, /, $columns)) . ') = (' . join(', ', map { "(SELECT $_ FROM z LIMIT 1)" } split(/, /, $columns)) . ')'),
 			qr/Index Scan using $name/, "$what: $name is used");
@@ -165,8 +180,7 @@ foreach my $where ('k = 3001', 'k = 3000', 'k = 40000', 'k < 3010', 'k <= 3000',
 {
 	my $query = "SELECT count(*), sum(k), sum(n), max(t) FROM h WHERE $where";
 	like(sql("SET enable_bitmapscan = off; EXPLAIN $query"), qr/Index Scan using h_[kt]/, "$where: by index");
-	is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
-		"$where: blocks of versions");
+	same_rows($query, "$where: blocks of versions");
 }
 is(sql(q{SELECT count(*) FROM sofort.indexes WHERE index IN ('h_k'::regclass, 'h_t'::regclass) AND status = 'partial'}), '2', 'not complete meanwhile');
 
@@ -177,9 +191,7 @@ sql("CREATE INDEX $_") for map { my ($name, $columns) = split / /, $_, 2; "$name
 sql('ANALYZE h');
 foreach my $name (map { (split / /)[0] } @several)
 {
-	sql("UPDATE pg_index SET indisvalid = indexrelid = '$name'::regclass WHERE indrelid = 'h'::regclass");
-	$node->kill9;
-	$node->start;
+	restart_with('h', $name);
 	my $first = $name eq 'h_flat' ? 'g = 1 AND k' : 'k';
 	foreach my $where ("$first = 30000", "$first = 30000 AND t = '000000000030000'", "$first = 30000 AND t < '000000000030000'",
 		"$first BETWEEN 29990 AND 30010 AND t > '000000000030000'", "$first > 39995", "$first = 50000", "$first IS NULL", 'g IS NULL AND k IS NULL',
@@ -187,8 +199,7 @@ foreach my $name (map { (split / /)[0] } @several)
 	{
 		my $query = "SELECT count(*), sum(k), sum(n), max(t) FROM h WHERE $where";
 		like(sql("SET enable_bitmapscan = off; EXPLAIN $query"), qr/Index Scan using $name/, "$where: by $name");
-		is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
-			"$where: same rows");
+		same_rows($query, "$where: same rows");
 	}
 	# the first and the last row of each block among them
 	is(sql("SELECT count(*), sum(x.n) FROM generate_series(3001, 40000) i, LATERAL (SELECT n FROM h WHERE $first = i AND t = lpad(i::text, 15, '0') OFFSET 0) x"),
@@ -223,9 +234,7 @@ is(sql(q{SELECT string_agg(column_name || ' ' || encoding || ' ' || width, ', ' 
 	'w dictionary 1, d dictionary 1, o dictionary 2, l dictionary 1, m dictionary 2, s inline 16, t inline 16', 'codes of one and two bytes');
 foreach my $name (sort keys %groups)
 {
-	sql("UPDATE pg_index SET indisvalid = indexrelid = '$name'::regclass WHERE indrelid = 'o'::regclass");
-	$node->kill9;
-	$node->start;
+	restart_with('o', $name);
 	(my $columns = $groups{$name}) =~ s/ (?:DESC|NULLS|FIRST|LAST)\b//g;
 	my @columns = split /, /, $columns;
 	my $prefix = join(', ', @columns[ 0 .. 1 ]);
@@ -239,8 +248,7 @@ foreach my $name (sort keys %groups)
 		"$columns[0] = 77")
 	{
 		my $query = "SELECT count(*), sum(u), sum(n), max(t) FROM o WHERE $where";
-		is(sql("SET enable_bitmapscan = off; $query"), sql("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
-			"$name: $where");
+		same_rows($query, "$name: $where");
 	}
 	# the first and the last rows of blocks among them
 	my $some = '(u % 256 IN (0, 1, 254, 255) OR u % 37 = 0)';

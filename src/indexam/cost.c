@@ -160,10 +160,11 @@ complete_part(const IndexOptInfo *info)
 static double
 cost_of_search(Relation index, double loop_count, double pages, double rows)
 {
-	double		first = indexam_cost_without(index, pages, rows);
-	double		other = cost_of_part(Max(part_in_doubt(index), 1 / Max(pages, 1)), pages, rows);
+	double		doubt = part_in_doubt(index);
+	double		first = Max(doubt, SMALLEST_PART);
+	double		other = Max(doubt, 1 / Max(pages, 1));
 
-	return COLUMN_SCAN * (other + Max(first - other, 0) / Max(loop_count, 1));
+	return COLUMN_SCAN * cost_of_part(other + Max(first - other, 0) / Max(loop_count, 1), pages, rows);
 }
 
 void

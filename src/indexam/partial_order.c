@@ -14,7 +14,7 @@
 
 /* ---- order keys of rows ---- */
 
-/* Writes bytes that are zero so far.  at: where they begin in the order key. */
+/* Writes bytes that are zero so far (or any, by ones).  at: where they begin in the order key. */
 static inline void
 put_order(OrderKey *key, int at, OrderKey bytes)
 {
@@ -48,6 +48,16 @@ order_put_integer(const Collector *c, int k, int64 value, OrderKey *key)
 		put_order(key, column->offset - 1,
 				  order_of_high((uint64) key_flag(column, false) << 56));
 	put_order(key, column->offset, order_of_high(order_of_integer(column, value)));
+}
+
+void
+order_widen(const Collector *c, OrderKey *key)
+{
+	const KeyFormat *format = &c->keys->format;
+
+	/* (less the first flag, which no order key has) */
+	if (c->ncolumns < format->ncolumns)
+		put_order(key, format->columns[c->ncolumns].offset - 1, order_max);
 }
 
 /* A short text as keys_encode_column() would begin it.  *whole: that is all of it */
@@ -346,7 +356,7 @@ set_matches(Collector *c)
 		one_value = low != NULL && high != NULL && memcmp(low, high, column->width) == 0;
 		memset(m, 0, sizeof(*m));
 		m->att = c->atts[k];
-		if (column->kind == KEY_INT2 || column->kind == KEY_INT4 || column->kind == KEY_INT8)
+		if (is_signed_integer(column))
 			match_range(m, column, low, high);
 		else if (column->kind != KEY_TEXT || column->desc || !one_value ||
 				 !match_text(c, m, column, low))

@@ -61,10 +61,15 @@ typedef struct Collector
 /* ---- integers ---- */
 
 static inline bool
+is_signed_integer(const KeyColumn *column)
+{
+	return column->kind == KEY_INT2 || column->kind == KEY_INT4 || column->kind == KEY_INT8;
+}
+
+static inline bool
 is_integer(const KeyColumn *column)
 {
-	return column->kind == KEY_INT2 || column->kind == KEY_INT4 || column->kind == KEY_INT8 ||
-		column->kind == KEY_UINT4 || column->kind == KEY_UINT8;
+	return is_signed_integer(column) || column->kind == KEY_UINT4 || column->kind == KEY_UINT8;
 }
 
 /* What DESC inverts */
@@ -131,6 +136,9 @@ extern void order_rows(Collector *c, BlockNumber block, int n);
 
 /* Column k, an integer, of an order key that is zero from there on. */
 extern void order_put_integer(const Collector *c, int k, int64 value, OrderKey *key);
+
+/* The largest order key that begins with the columns that count, as this one does. */
+extern void order_widen(const Collector *c, OrderKey *key);
 
 /* What the bounds say: range, low and high, matches. */
 extern void set_ranges(Collector *c);

@@ -18,6 +18,8 @@
 /* Blocks of a segment that tell how many columns its zones are of */
 #define SAMPLED_BLOCKS	32
 
+static const ZoneBlock no_zone = {{PG_UINT64_MAX, PG_UINT64_MAX}, {0, 0}};
+
 static void
 zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
 {
@@ -60,7 +62,7 @@ zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone)
 		int64		min;
 		int64		max;
 
-		if (column->kind != KEY_INT2 && column->kind != KEY_INT4 && column->kind != KEY_INT8)
+		if (!is_signed_integer(column))
 			return -1;
 		n = store_column_extremes(c->store, block, c->atts[k], &min, &max);
 		if (n > 0 && min < max && k + 1 < c->ncolumns)
@@ -71,10 +73,7 @@ zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone)
 		order_put_integer(c, k, column->desc ? min : max, &zone->max);
 	}
 	if (n == 0)
-	{
-		zone->min = order_max;
-		zone->max = order_min;
-	}
+		*zone = no_zone;
 	return n;
 }
 
@@ -102,8 +101,7 @@ zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, b
 	*has_null = *ordered = false;
 	if (n >= 0)
 		return n;
-	zone->min = order_max;
-	zone->max = order_min;
+	*zone = no_zone;
 	n = read_leading(c, block, &all_values);
 	if (n > 0 && all_values && is_one_integer(c))
 		zone_of_integers(c, zone, n);
@@ -117,6 +115,17 @@ zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, b
 	return n;
 }
 
+static ZoneBlock
+zone_of(Collector *c, BlockNumber block)
+{
+	ZoneBlock	zone;
+	bool		has_null;
+	bool		ordered;
+
+	(void) zone_of_rows(c, block, &zone, &has_null, &ordered);
+	return zone;
+}
+
 /* Of the roots alone, with a line read for each row.  ordered: their order keys are there. */
 static void
 zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool ordered)
@@ -128,31 +137,18 @@ zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, 
 
 	if (!ordered)
 		order_rows(c, block, read_leading(c, block, &all_values));
-	zone->min = order_max;
-	zone->max = order_min;
+	*zone = no_zone;
 	*has_null = false;
 	for (k = 0; k < n; k++)
 		zone_add_row(c, zone, has_null, index[k]);
 }
 
-/* Whatever follows the first columns of the largest key */
+/* Whatever follows the columns that count */
 static void
 widen(const Collector *c, ZoneBlock *zone)
 {
-	const KeyFormat *format = &c->keys->format;
-	int			width;
-
-	if (c->ncolumns == format->ncolumns || order_less(zone->max, zone->min))
-		return;
-	/* (less the first flag, which no order key has) */
-	width = format->columns[c->ncolumns].offset - 1;
-	if (width < 8)
-	{
-		zone->max.hi |= PG_UINT64_MAX >> (8 * width);
-		zone->max.lo = PG_UINT64_MAX;
-	}
-	else if (width < ORDER_BYTES)
-		zone->max.lo |= PG_UINT64_MAX >> (8 * (width - 8));
+	if (!order_less(zone->max, zone->min))
+		order_widen(c, &zone->max);
 }
 
 static bool
@@ -195,48 +191,44 @@ make_zones(Collector *c, BlockNumber first, BlockNumber end, ZoneSegment *zones)
 {
 	BlockNumber block;
 
-	zones->all.min = order_max;
-	zones->all.max = order_min;
+	zones->all = no_zone;
 	zones->ascending = true;
 	zones->any_null = false;
 	for (block = first; block < end; block++)
 		make_zone_block(c, block, zones, block - first);
 }
 
+/* Have all rows the same values in the columns that count? */
 static bool
-is_one_value(const ZoneBlock *zone, const ZoneBlock *next)
+is_one_value(Collector *c, BlockNumber block, BlockNumber end)
 {
-	return !order_less(zone->min, zone->max) && !order_less(zone->max, zone->min);
+	ZoneBlock	zone = zone_of(c, block);
+
+	return !order_less(zone.min, zone.max) && !order_less(zone.max, zone.min);
 }
 
+/* Has the next block other values? */
 static bool
-are_apart(const ZoneBlock *zone, const ZoneBlock *next)
+is_apart(Collector *c, BlockNumber block, BlockNumber end)
 {
-	return !order_less(next->min, zone->max) || !order_less(zone->min, next->max);
+	ZoneBlock	zone = zone_of(c, block);
+	ZoneBlock	next = zone_of(c, Min(block + 1, end - 1));
+
+	return !order_less(next.min, zone.max) || !order_less(zone.min, next.max);
 }
 
-/* What most blocks of a sample, with the next one, are by the columns that count */
+/* Are most blocks of a sample so? */
 static bool
 most_blocks(Collector *c, BlockNumber first, BlockNumber end,
-			bool (*are) (const ZoneBlock *zone, const ZoneBlock *next))
+			bool (*are) (Collector *c, BlockNumber block, BlockNumber end))
 {
 	BlockNumber step = Max((end - first) / SAMPLED_BLOCKS, 1);
 	BlockNumber block;
 	int			nblocks = 0;
 	int			nsuch = 0;
 
-	for (block = first; block < end; block += step)
-	{
-		ZoneBlock	zone;
-		ZoneBlock	next;
-		bool		has_null;
-		bool		ordered;
-
-		(void) zone_of_rows(c, block, &zone, &has_null, &ordered);
-		(void) zone_of_rows(c, Min(block + 1, end - 1), &next, &has_null, &ordered);
-		nblocks++;
-		nsuch += are(&zone, &next);
-	}
+	for (block = first; block < end; block += step, nblocks++)
+		nsuch += are(c, block, end);
 	return nsuch > nblocks / 2;
 }
 
@@ -259,7 +251,7 @@ choose_columns(Collector *c, BlockNumber first, BlockNumber end)
 			return;
 	}
 	c->ncolumns = all;
-	if (n > 0 && n < all && !most_blocks(c, first, end, are_apart))
+	if (n > 0 && n < all && !most_blocks(c, first, end, is_apart))
 		c->ncolumns = n;
 }
 
@@ -319,14 +311,9 @@ static bool
 begins_beyond(Collector *c, uint32 number)
 {
 	ZoneSegment *zones = __atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
-	ZoneBlock	zone;
-	bool		has_null;
-	bool		ordered;
 
-	if (zones != NULL)
-		return order_less(c->range.high, zones->all.min);
-	(void) zone_of_rows(c, number * c->partial->segment_blocks, &zone, &has_null, &ordered);
-	return order_less(c->range.high, zone.min);
+	return order_less(c->range.high, zones != NULL ? zones->all.min :
+					  zone_of(c, number * c->partial->segment_blocks).min);
 }
 
 uint32

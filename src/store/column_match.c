@@ -61,6 +61,13 @@ narrow_range(int64 min, int64 max, int64 *low, int64 *high)
 
 /* ---- dictionaries ---- */
 
+/* Integers, and their codes lie beside each other, in one or two bytes */
+static inline bool
+are_short_codes(const AttrPlan *a, const ShapeAttr *attr)
+{
+	return attr->byval && attr->attlen >= 2 && a->stride <= 2 && a->stride == attr->width;
+}
+
 static int64
 element_value(const char *element, int len)
 {
@@ -108,7 +115,7 @@ extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n
 	int64		last;
 	int			i;
 
-	if (!attr->byval || attr->attlen < 2 || a->stride > 2 || a->stride != attr->width)
+	if (!are_short_codes(a, attr))
 		return -1;
 	if (a->stride == 1)
 		extremes_code1(p, n, &first, &last);
@@ -116,7 +123,7 @@ extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n
 		extremes_code2(p, n, &first, &last);
 	if (first >= ncodes)
 		return 0;
-	*min = *max = element_value(dictionary_element(a->dictionary, first), attr->attlen);
+	*min = *max = element_value(code_element(a, first), attr->attlen);
 	for (i = 0; first < last && i < n; i++)
 	{
 		int64		code = a->stride == 1 ? ((const uint8 *) p)[i] : ((const uint16 *) p)[i];
@@ -124,8 +131,7 @@ extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n
 
 		if (code >= ncodes)
 			continue;
-		v = element_value(code < a->chunk0 ? a->values + code * attr->attlen :
-						  dictionary_element(a->dictionary, code), attr->attlen);
+		v = element_value(code_element(a, code), attr->attlen);
 		*min = Min(*min, v);
 		*max = Max(*max, v);
 	}
@@ -213,7 +219,7 @@ match_codes(StoreMatch *m, const AttrPlan *a, const ShapeAttr *attr, const char 
 {
 	int			i;
 
-	if (!attr->byval || attr->attlen < 2 || a->stride > 2 || a->stride != attr->width)
+	if (!are_short_codes(a, attr))
 		return false;
 	if (m->dictionary != a->dictionary)
 		find_codes(m, a->dictionary, attr->attlen);

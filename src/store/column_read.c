@@ -90,8 +90,7 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 				state[i] = STORE_NO_ROW;
 			continue;
 		}
-		element = code < a->chunk0 ? a->values + (Size) code * a->dictionary->values.elem_size :
-			dictionary_element(a->dictionary, code);
+		element = code_element(a, code);
 		if (attr->byval)
 			values[i] = fetch_att(element, true, attr->attlen);
 		else if (attr->attlen > 0)

@@ -536,6 +536,15 @@ extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const
 extern DictIndex *dictionary_index_of(StoreShared *shared, const DictionaryHeader *dictionary);
 extern bool dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows);
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
+
+/* The same of a column's dictionary, which has this code */
+static inline const char *
+code_element(const AttrPlan *a, uint64 code)
+{
+	return code < a->chunk0 ? a->values + code * a->dictionary->values.elem_size :
+		dictionary_element(a->dictionary, code);
+}
+
 extern bool dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash);
 extern void dictionary_free_index(DictIndex *index);
 extern bool dictionary_code_is_void(const DictionaryHeader *d, uint64 code);
