@@ -16,6 +16,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use List::Util;
 use lib $FindBin::RealBin;
 use Medium;
 use PostgreSQL::Test::Utils;
@@ -81,22 +82,41 @@ sub leave_out
 	return;
 }
 
-# All processes are killed when something is stored and not durable, for each kind
-# of it (here: for some); what recovers from that is cut again: at each drain until it
-# answers, and at some while the tables are written and vacuumed (most of 700 drains).
-sub kill_and_cut
+# Drains at which all processes are killed, of some workloads: something is stored there
+# and not durable. Each kind of flush is interrupted in two workloads, which another seed
+# chooses anew (here: two kinds in one).
+sub choose_kills
 {
-	my ($run) = @_;
-	my %kills = $run->kills(seed => $seed);
-	my @cuts = sort { $a <=> $b } do { my %once = map { $_ => 1 } values %kills; keys %once };
-	cmp_ok(scalar(@cuts), '>', 20, "$run->{name}: " . scalar(keys %kills) . ' kinds of flushes are interrupted');
-	@cuts = map { $cuts[ ($seed + $_ * 7) % @cuts ] } (1 .. 2) if !$long;
-	if ($run->{name} eq 'corners')
+	my (@runs) = @_;
+	my (%places, %chosen);
+	foreach my $run (@runs)
+	{
+		my %kills = $run->kills(seed => $seed);
+		cmp_ok(scalar(keys %kills), '>', 20, "$run->{name}: " . scalar(keys %kills) . ' kinds of flushes can be interrupted');
+		push @{ $places{$_} }, [ $run->{name}, $kills{$_} ] foreach keys %kills;
+	}
+	my @kinds = sort keys %places;
+	@kinds = map { $kinds[ ($seed + $_ * 7) % @kinds ] } (1 .. 2) if @kinds && !$long;
+	foreach my $kind (@kinds)
+	{
+		my @choice = List::Util::shuffle(@{ $places{$kind} });
+		$chosen{ $_->[0] }{ $_->[1] } = 1 foreach grep { defined } @choice[ 0 .. 1 ];
+	}
+	foreach my $run (grep { $_->{name} eq 'corners' } @runs)
 	{
 		# a block is being given back: its link is 0, and not yet on the medium
 		my %freeing = $run->kills(first => 1, from => 'vacuum 1', to => 'vacuum 2');
-		push @cuts, $freeing{'pmem/alloc.c:pm_free:flush:2'};
+		$chosen{corners}{ $freeing{'pmem/alloc.c:pm_free:flush:2'} } = 1;
 	}
+	diag(scalar(@kinds) . ' kinds of flushes are interrupted, at ' . List::Util::sum0(map { scalar keys %$_ } values %chosen) . ' moments');
+	return %chosen;
+}
+
+# What recovers from such a kill is cut again: at each drain until it answers, and at
+# some while the tables are written and vacuumed (most of 700 drains).
+sub kill_and_cut
+{
+	my ($run, @cuts) = @_;
 	foreach my $cut (@cuts)
 	{
 		my $again = $run->again(cut => $cut, seed => $seed, killed => 1, use => 1);
@@ -195,10 +215,11 @@ else
 		'pmem/alloc.c:pm_free:flush:2', 'pmem/alloc.c:forget_intents:flush:1')
 	  foreach grep { $_->{name} eq 'tables' } @scripts;
 }
+my %kills = choose_kills(grep { $long || $_->{name} eq 'corners' } @scripts);
 foreach my $run (@scripts)
 {
 	cut_recovery($run, $long ? 16 : 2);
-	kill_and_cut($run) if $long || $run->{name} eq 'corners';
+	kill_and_cut($run, sort { $a <=> $b } keys %{ $kills{ $run->{name} } });
 }
 if ($long)
 {
