@@ -261,8 +261,8 @@ COMMENT ON COLUMN indexes.placement IS
     'dram: in memory, rebuilt after a start; pmem: in the pool; hybrid: leaves in the pool, inner nodes in memory';
 COMMENT ON COLUMN indexes.status IS 'ready; partial: being rebuilt and used meanwhile; building; or missing: built by the next query or background worker';
 COMMENT ON COLUMN indexes.entries IS
-    'entries, those of dead rows included; after a crash an estimate if in the pool; null if missing';
-COMMENT ON COLUMN indexes.dram_bytes IS 'bytes in DRAM; null if missing';
+    'entries, those of dead rows included; after a crash an estimate if in the pool; null if missing or building';
+COMMENT ON COLUMN indexes.dram_bytes IS 'bytes in DRAM; null if missing or building';
 COMMENT ON COLUMN indexes.pool_bytes IS 'bytes in the pool';
 COMMENT ON COLUMN indexes.rebuilt IS 'how much of the table is in it, 0 to 1; null if missing or building';
 
@@ -300,7 +300,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 COMMENT ON FUNCTION transaction_info() IS 'transactions known to the pool; see view sofort.transactions';
 
 CREATE VIEW transactions AS SELECT * FROM @extschema@.transaction_info();
-COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users only with the privileges of pg_read_all_stats, but for kept transactions that wait to be resumed, without what they do';
+COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users and prepared ones only with the privileges of pg_read_all_stats, but for kept transactions that wait to be resumed, without what they do';
 COMMENT ON COLUMN transactions.slot IS 'number of the transaction control block';
 COMMENT ON COLUMN transactions.generation IS 'how often it was used, modulo 16384';
 COMMENT ON COLUMN transactions.state IS 'state on the medium';

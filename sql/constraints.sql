@@ -140,6 +140,7 @@ UPDATE s_p SET u = 'changed' WHERE id = 10;
 DELETE FROM s_p WHERE id = 10;
 ROLLBACK;
 -- CHECK, NOT NULL, EXCLUDE
+CREATE TABLE s_exclude (i int, EXCLUDE USING sofort_index (i WITH =)) USING sofort;
 SELECT pg_temp.make('x', 'r int4range, n int NOT NULL CHECK (n > 0), EXCLUDE USING gist (r WITH &&)');
 SELECT pg_temp.twin('INSERT INTO @x SELECT int4range(i * 10, i * 10 + 5), i + 1 FROM generate_series(0, 50) i');
 SELECT pg_temp.twin('INSERT INTO @x VALUES (''[3,12)'', 1)');

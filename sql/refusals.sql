@@ -102,9 +102,13 @@ CREATE PUBLICATION s_pub FOR TABLE s_heap;
 ALTER PUBLICATION s_pub ADD TABLE s_x;
 ALTER PUBLICATION s_pub SET TABLE s_x;
 ALTER PUBLICATION s_pub DROP TABLE s_x;
+ALTER TABLE s_heap SET ACCESS METHOD sofort;
+ALTER PUBLICATION s_pub DROP TABLE s_heap;
+ALTER TABLE s_heap SET ACCESS METHOD sofort;
+ALTER TABLE s_heap SET ACCESS METHOD heap;
 DROP PUBLICATION s_pub;
 RESET client_min_messages;
--- a logical decoding snapshot, a foreign object, a wrong kind of relation
+-- a foreign object, a wrong kind of relation
 SELECT * FROM sofort.verify('s_heap');
 SELECT * FROM sofort.verify('s_p');
 SELECT * FROM sofort.verify('s_x_pkey');

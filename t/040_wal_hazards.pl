@@ -264,6 +264,22 @@ foreach my $how ('INSERT', 'COPY', 'UPDATE')
 	is($node->safe_psql('postgres', q{SELECT id, t FROM p WHERE id IN (-10, -12, -13) ORDER BY 1}), "-12|holder\n-10|holder", 'the failed transaction is absent');
 }
 
+# ---- a checkpoint that begins where the high-water mark ends: redo does not see the mark ----
+{
+	my $open = $node->background_psql('postgres');
+	$open->query_safe('SELECT count(*) FROM p');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$open->query_safe(q{BEGIN; INSERT INTO p VALUES (-40, 'open')});
+	my $end = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	is($node->safe_psql('postgres', "SELECT redo_lsn - '$end' FROM pg_control_checkpoint()"), '0', 'nothing is between the mark and the checkpoint');
+	my @xids = map { $node->safe_psql('postgres', "BEGIN; INSERT INTO p VALUES (-40 - $_, 'behind'); SELECT pg_current_xact_id(); COMMIT") } 1 .. 3;
+	crash($open);
+	is($node->error_of('SELECT count(*) FROM p'), '', 'the pool is not newer than the data directory');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM p WHERE id BETWEEN -43 AND -40'), '3', 'what was acknowledged is there');
+	cmp_ok($node->safe_psql('postgres', 'SELECT pg_current_xact_id()'), '>', $xids[2], 'no transaction id is given out twice');
+}
+
 # ---- pg_xact_status of an acknowledged pure transaction ----
 {
 	my $session = $node->background_psql('postgres');

@@ -296,6 +296,23 @@ $other->kill9;
 $other->start(no_extension => 1);
 is($other->safe_psql('postgres', 'SELECT * FROM s'), 7, 'made anew: it survives a crash');
 is($other->verify_problems, '', 'made anew: verify');
+
+# ---- transactions that the data directory has not begun: not forgotten when it has begun others ----
+my $next = $other->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())');
+$other->safe_psql('postgres', "INSERT INTO s VALUES ($_)") foreach 11 .. 13;
+$other->stop;
+system('pg_resetwal', '-x', $next, '-D', $other->data_dir) == 0 or BAIL_OUT('pg_resetwal');
+my $newer = qr/^XX001: sofort pool "\Q$path\E" is newer than data directory/;
+$other->start(no_extension => 1);
+$other->safe_psql('postgres', 'DO $$ BEGIN FOR i IN 1 .. 100 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$');
+like($other->error_of('SELECT * FROM s'), $newer, 'the pool is newer: refused');
+cmp_ok($other->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())'), '>=', $next + 100, '... the server has used up transaction ids');
+foreach my $how ('after a restart', 'after a crash')
+{
+	$how =~ /crash/ ? $other->kill9 : $other->stop;
+	$other->start(no_extension => 1);
+	is($other->error_of('SELECT * FROM s'), qq{XX001: sofort pool "$path" does not match data directory "} . $other->data_dir . '"', "... refused $how");
+}
 $other->stop;
 $other->teardown_node;
 $node->teardown_node;

@@ -297,4 +297,50 @@ foreach my $call ('sofort.set_dictionary_placement($$a$$, $$t$$, $$pmem$$)')
 	$restored->stop;
 }
 
+# ---- without the keeper; and when the server comes back with fewer processes than transactions are kept ----
+{
+	my $settings = slurp_file($node->data_dir . '/postgresql.conf');
+	my $set = sub {
+		$node->append_conf('postgresql.conf', $_) foreach @_;
+		$node->start;
+	};
+	$node->stop;
+	$set->('max_worker_processes = 0');
+	like($node->error_of('BEGIN; SELECT sofort.keep_transaction()'), qr/^55000.*worker "sofort keeper" is not running/s, 'nothing is kept without the keeper');
+	is(sql('SELECT count(*) > 0 FROM a'), 't', '... tables are used without it');
+	$node->stop;
+	$set->('max_worker_processes = 8', 'max_connections = 30');
+
+	my @kept = map { kept() } 1 .. 16;
+	like(say_to($kept[$_], "INSERT INTO a VALUES (900000 + $_)"), qr/^$/, "kept transaction $_ has inserted") foreach 0 .. $#kept;
+	$node->kill9;
+	SofortNode::drop_session($_) foreach @kept;
+	if ($ENV{SOFORT_LONG})
+	{
+		$set->('max_worker_processes = 0');
+		like($node->error_of('SELECT count(*) FROM a'), qr/^55000.*worker "sofort keeper" is not running/s, 'tables wait for the keeper where kept transactions wait');
+		$node->stop;
+	}
+	$set->('max_connections = 5', 'max_worker_processes = 3', 'autovacuum_max_workers = 1', 'max_wal_senders = 0', 'wal_level = replica',
+		$node->pg_version >= 18 ? 'autovacuum_worker_slots = 1' : ());
+	like($node->error_of('SELECT count(*) FROM a'), qr/^53400.*keeps more transactions than this server has processes for/s, 'more kept transactions than processes');
+	like($node->error_of('INSERT INTO a VALUES (1000000)'), qr/^53400/, '... nor is anything written');
+	$node->kill9;
+	$node->start;
+	$node->stop;
+	open(my $file, '>', $node->data_dir . '/postgresql.conf') or BAIL_OUT($!);
+	print $file $settings;
+	close $file;
+	$node->start;
+	foreach my $i (0 .. $#kept)
+	{
+		my $s = resumed($kept[$i]{token});
+		is($s->{said}, '1', "kept transaction $i is resumed");
+		say_to($s, 'COMMIT');
+		SofortNode::drop_session($s);
+	}
+	is(sql('SELECT count(*) FROM a WHERE id >= 900000'), '16', 'and all are committed');
+	clean('fewer processes');
+}
+
 done_testing();

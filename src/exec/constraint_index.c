@@ -524,6 +524,9 @@ constraint_before_alter(AlterTableStmt *stmt)
 			(cmd->name != NULL || before.relkind != RELKIND_PARTITIONED_TABLE))
 			after.am = get_table_am_oid(cmd->name ? cmd->name : default_table_access_method, false);
 	}
+	if (after.am != before.am && after.am == exec_table_am_oid() &&
+		before.relkind == RELKIND_RELATION)
+		refuse_conversion(relid);
 	follow_up = palloc0(sizeof(AlterFollowUp));
 	fix_new_constraints(stmt, relid, &after);
 	foreach(lc, stmt->cmds)

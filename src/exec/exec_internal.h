@@ -65,6 +65,7 @@ extern void index_set_options(Oid index, Datum options);
 
 /* 0A000 for what this version does not support. */
 extern void refuse_publication(List *objects);
+extern void refuse_conversion(Oid relid);
 
 /* ---- database.c ---- */
 

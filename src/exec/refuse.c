@@ -10,6 +10,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_publication.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
@@ -31,6 +32,17 @@ names_sofort_relation(const RangeVar *name, char relkind)
 	return result;
 }
 
+static void
+refuse_published(const char *name, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot publish table \"%s\" because it uses access method \"%s\"", name,
+					TABLE_AM_NAME),
+			 errdetail("Changes of sofort tables are not in the WAL, so logical replication cannot send them."),
+			 errhint("%s", hint)));
+}
+
 /*
  * A subscriber would copy the table once and then never hear of a change: the
  * WAL has none.  (FOR ALL TABLES and the like do not name the table.)
@@ -46,11 +58,15 @@ refuse_publication(List *objects)
 
 		if (object->pubobjtype == PUBLICATIONOBJ_TABLE && object->pubtable != NULL &&
 			names_sofort_relation(object->pubtable->relation, RELKIND_RELATION))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot publish table \"%s\" because it uses access method \"sofort\"",
-							object->pubtable->relation->relname),
-					 errdetail("Changes of sofort tables are not in the WAL, so logical replication cannot send them."),
-					 errhint("Use heap for tables that are to be replicated.")));
+			refuse_published(object->pubtable->relation->relname,
+							 "Use heap for tables that are to be replicated.");
 	}
+}
+
+/* The same of a table that a publication names, and that becomes a sofort table. */
+void
+refuse_conversion(Oid relid)
+{
+	if (GetRelationPublications(relid) != NIL)
+		refuse_published(get_rel_name(relid), "Drop it from its publications first.");
 }

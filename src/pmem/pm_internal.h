@@ -155,6 +155,7 @@ extern bool pool_refuse(PoolRefusal *why, int sqlstate, const char *hint,
 
 /* pool_control.c: the file in the data directory */
 #define CONTROL_FILE		"sofort.control"
+#define CONTRADICTION_HINT	"Restore pool and data directory from the same backup."
 
 typedef enum ControlState
 {
@@ -164,7 +165,9 @@ typedef enum ControlState
 								 * standby, point-in-time recovery */
 	CONTROL_RESTORING = 4,		/* the same, with a copy of the pool, not
 								 * recovered yet */
-	CONTROL_ADOPTED = 5			/* recovered to the point of that copy */
+	CONTROL_ADOPTED = 5,		/* recovered to the point of that copy */
+	CONTROL_CONTRADICTED = 6	/* a start has found that it does not go with
+								 * the pool */
 } ControlState;
 
 typedef struct PoolControl

@@ -437,6 +437,24 @@ pool_declare_unavailable(int sqlstate, const char *message, const char *detail, 
 }
 
 void
+pool_declare_contradiction(const char *message, const char *detail)
+{
+	PoolControl control;
+	PoolRefusal why;
+	bool		exists;
+
+	memset(&why, 0, sizeof(why));
+	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
+	if (control_read(&control, &exists, &why) && exists)
+	{
+		control.state = CONTROL_CONTRADICTED;
+		(void) control_write(&control, LOG);
+	}
+	LWLockRelease(pm_shared->control_lock);
+	pool_declare_unavailable(ERRCODE_DATA_CORRUPTED, message, detail, CONTRADICTION_HINT);
+}
+
+void
 pool_require(void)
 {
 	if (likely(pm_shared != NULL && pm_shared->status == POOL_READY))

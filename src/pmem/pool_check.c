@@ -10,6 +10,7 @@
 
 #include "access/xlog.h"
 #include "catalog/catversion.h"
+#include "miscadmin.h"
 #include "pm_internal.h"
 #include "port/pg_crc32c.h"
 
@@ -198,6 +199,11 @@ pool_check_structure(const PoolSuperblock *super, PoolRefusal *why)
 bool
 pool_check_agreement(const PoolSuperblock *super, const PoolControl *control, PoolRefusal *why)
 {
+	if (control->state == CONTROL_CONTRADICTED)
+		return pool_refuse(why, ERRCODE_DATA_CORRUPTED, CONTRADICTION_HINT,
+						   "An earlier start has found that one of them is older; its log says how.",
+						   "sofort pool \"%s\" does not match data directory \"%s\"",
+						   pm_pool_file, DataDir);
 	return check_pair(super->life, control->life,
 					  (super->flags & SUPERBLOCK_LIFE_PENDING) != 0, super->life - 1,
 					  "number of starts", why) &&

@@ -249,18 +249,27 @@ adopt(TxnKept *k)
 	SOFORT_STOP("kept-adopted");
 }
 
+/*
+ * Before anything is resolved: what has no place would be taken for an ordinary
+ * transaction that died.
+ */
+void
+kept_require_places(void)
+{
+	if (TxnShmem->kept_surplus)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("sofort keeps more transactions than this server has processes for"),
+				 errdetail("There are places for %u of them.", TxnShmem->nkept),
+				 errhint("Raise max_connections.")));
+}
+
 /* TXN_LWLOCK_RESOLVE is held.  Does the keeper have to take locks? */
 bool
 kept_adopt(void)
 {
 	uint32		i;
 
-	if (TxnShmem->kept_surplus)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("sofort keeps more transactions than max_connections allows"),
-				 errdetail("There are places for %u of them.", TxnShmem->nkept),
-				 errhint("Raise max_connections.")));
 	for (i = 0; i < TxnShmem->nkept; i++)
 	{
 		if (TxnKeptOnes[i].stage == KEEP_FOUND)

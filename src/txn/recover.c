@@ -248,28 +248,28 @@ txn_startup(void)
  */
 
 /*
- * The pool cannot know a transaction that the data directory has not begun:
- * then the data directory is the older one.
+ * The pool cannot know a transaction that the data directory had not begun before
+ * this start: then the data directory is the older one.
  */
 static void
 check_ids(void)
 {
-	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	uint64		next = TxnShmem->redo_next;
 	uint64		slot;
 
+	if (next == 0)
+		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 	{
 		const Tcb  *tcb = (const Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
 		if (tcb->xid >= next)
 		{
-			pool_declare_unavailable(ERRCODE_DATA_CORRUPTED,
-									 psprintf("sofort pool \"%s\" is newer than data directory \"%s\"",
-											  pool_path(), DataDir),
-									 psprintf("The pool knows transaction %llu, the server's next one is %llu.",
-											  (unsigned long long) tcb->xid,
-											  (unsigned long long) next),
-									 "Restore pool and data directory from the same backup.");
+			pool_declare_contradiction(psprintf("sofort pool \"%s\" is newer than data directory \"%s\"",
+												pool_path(), DataDir),
+									   psprintf("The pool knows transaction %llu, the server's next one was %llu.",
+												(unsigned long long) tcb->xid,
+												(unsigned long long) next));
 			pool_require();
 		}
 	}
@@ -394,6 +394,7 @@ txn_resolve_leftovers(void)
 	if (TxnShmem->leftovers && !TxnShmem->resolved)
 	{
 		wal_check_redo();
+		kept_require_places();
 		pool_finish_restore();
 		check_ids();
 		mark_commit_log();

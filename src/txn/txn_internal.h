@@ -238,6 +238,7 @@ typedef struct TxnShared
 	bool		redo_seen;
 	uint64		redo_sequence;
 	uint64		redo_fxid;
+	uint64		redo_next;		/* next xid at the end of redo; 0: there was none */
 
 	/* asynchronous commits: apart from what is read all the time */
 	char		pad[PG_CACHE_LINE_SIZE];
@@ -520,6 +521,7 @@ extern void kept_startup(void);
 extern void kept_mark_slots(void);
 extern bool kept_has_slot(uint32 slot);
 extern void kept_undo_unfinished(uint32 slot);
+extern void kept_require_places(void);
 extern bool kept_adopt(void);
 extern void kept_wait_for_keeper(void);
 extern uint64 kept_horizon(uint64 horizon);

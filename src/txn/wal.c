@@ -145,6 +145,8 @@ sofort_cleanup(void)
 	XLogRecPtr	replayed = GetXLogReplayRecPtr(&timeline);
 
 	pool_check_restored(replayed, timeline);
+	if (TxnShmem != NULL)
+		TxnShmem->redo_next = U64FromFullTransactionId(ReadNextFullTransactionId());
 }
 
 void
@@ -214,9 +216,12 @@ mark_limit(uint64 fxid)
 static inline bool
 mark_covers(uint64 fxid)
 {
-	/* the redo pointer is published before a checkpoint reads nextXid */
+	/*
+	 * The redo pointer is published before a checkpoint reads nextXid.  A record
+	 * that ends there is not replayed.
+	 */
 	return fxid <= pg_atomic_read_u64(&TxnShmem->mark_fxid) &&
-		pg_atomic_read_u64(&TxnShmem->mark_lsn) >= GetRedoRecPtr();
+		pg_atomic_read_u64(&TxnShmem->mark_lsn) > GetRedoRecPtr();
 }
 
 /*
@@ -262,15 +267,13 @@ wal_check_redo(void)
 							  Max(TxnShmem->redo_fxid, PoolSuper->hw_xid));
 	else if (TxnShmem->redo_sequence != PoolSuper->hw_sequence)
 	{
-		pool_declare_unavailable(ERRCODE_DATA_CORRUPTED,
-								 psprintf("sofort pool \"%s\" does not match data directory \"%s\"",
-										  pool_path(), DataDir),
-								 psprintf("The last mark in the WAL is number %llu, the last one in the pool is number %llu: the %s is older.",
-										  (unsigned long long) TxnShmem->redo_sequence,
-										  (unsigned long long) PoolSuper->hw_sequence,
-										  TxnShmem->redo_sequence > PoolSuper->hw_sequence ?
-										  "pool" : "data directory"),
-								 "Restore pool and data directory from the same backup.");
+		pool_declare_contradiction(psprintf("sofort pool \"%s\" does not match data directory \"%s\"",
+											pool_path(), DataDir),
+								   psprintf("The last mark in the WAL is number %llu, the last one in the pool is number %llu: the %s is older.",
+											(unsigned long long) TxnShmem->redo_sequence,
+											(unsigned long long) PoolSuper->hw_sequence,
+											TxnShmem->redo_sequence > PoolSuper->hw_sequence ?
+											"pool" : "data directory"));
 		pool_require();
 	}
 }

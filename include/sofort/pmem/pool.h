@@ -89,12 +89,19 @@ extern void pool_log_start(double ms);
 extern PoolStatus pool_status(void);
 
 /*
- * A contradiction that only a later check can see (txn: high-water record
- * against the pool): from now on pool_require() raises this in every
- * process, until the next start.  Strings are copied (detail, hint may be NULL).
+ * From now on pool_require() raises this in every process, until the next start.
+ * Strings are copied (detail, hint may be NULL).
  */
 extern void pool_declare_unavailable(int sqlstate, const char *message,
 									 const char *detail, const char *hint);
+
+/*
+ * Pool and data directory contradict each other, which only a check after redo
+ * can see (txn: transaction ids and high-water marks).  The server goes on without
+ * sofort and uses up transaction ids, so the next start might see it no more:
+ * "sofort.control" remembers it.
+ */
+extern void pool_declare_contradiction(const char *message, const char *detail);
 
 /*
  * Raise the error that says why sofort relations cannot be used (library not
