@@ -580,11 +580,15 @@ drain_delta(MergeState *merge)
 		{
 			uint8	   *entry = leaf.entries + i * delta->stride;
 			TreeTuple  *tuple = entry_tuple(merge->partial, entry);
+			TreeResult	result;
 
 			if (tuple != NULL)
 				pg_atomic_fetch_add_u32(&tuple->refs, 1);
-			if (index_insert_into(keys, merge->partial->tree, entry) != TREE_DONE)
-				tree_tuple_discard(tuple);
+			result = index_insert_into(keys, merge->partial->tree, entry);
+			if (result != TREE_DONE)
+				tree_tuple_discard(tuple);	/* perhaps it was there already */
+			if (result == TREE_FULL)
+				index_tree_full(keys);
 		}
 	} while (leaf.has_high);
 }

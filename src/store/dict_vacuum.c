@@ -12,6 +12,9 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
+#include "sofort/compat/relcache.h"
+
 #include "dict_table.h"
 
 #define COUNT_FROM		128		/* values: smaller dictionaries are left alone */
@@ -50,11 +53,11 @@ mark_column(DictUse *use, const ShapeHeader *s, const ShapeColumn *c, const RowR
 }
 
 /*
- * Note the codes of a row: one that VACUUM met, or one that is being written
- * and cannot be seen yet.  Inside an epoch.
+ * Note the codes of a row: one that VACUUM met (of a dead root only the key), or one
+ * that is being written and cannot be seen yet.  Inside an epoch.
  */
 void
-dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref)
+dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref, bool keys_only)
 {
 	DictIndex  *index;
 
@@ -64,7 +67,7 @@ dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref
 		PMPtr		dictionary;
 		int			k;
 
-		if (use == NULL)
+		if (use == NULL || (keys_only && !use->in_keys))
 			continue;
 		dictionary = pm_ptr(index->dictionary);
 		for (k = 0; k < s->ncolumns; k++)
@@ -171,6 +174,27 @@ attach_large(StoreDesc *store)
 	}
 }
 
+/* Does an index refer to the dictionary's column? */
+static bool
+is_in_keys(StoreDesc *store, const Bitmapset *indexed, const DictIndex *index)
+{
+	TupleDesc	tupdesc = store->local->tupdesc;
+	int			i;
+
+	for (i = 0; i < tupdesc->natts; i++)
+	{
+		int			column;
+
+		if (!bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, indexed))
+			continue;
+		column = column_find(store->header, TupleDescAttr(tupdesc, i));
+		if (column >= 0 &&
+			column_get(store->header, column)->dictionary == pm_ptr(index->dictionary))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Step 3: of the values that were unlinked from the index, those that still
  * nobody uses are freed, and their codes can be given out again.  Who found one
@@ -203,9 +227,10 @@ free_unlinked(StoreShared *shared, DictIndex *index)
 
 /* Before VACUUM looks at the rows. */
 void
-store_vacuum_begin(StoreDesc *store)
+store_vacuum_begin(Relation rel, StoreDesc *store)
 {
 	StoreShared *shared = store->shared;
+	Bitmapset  *indexed = compat_indexed_attrs(rel);
 	uint64		horizon = txn_horizon(NULL);
 	DictIndex  *index;
 
@@ -216,6 +241,14 @@ store_vacuum_begin(StoreDesc *store)
 		free_retired_tables(index);
 		if (index->step == DICT_COUNTING)
 			index->step = DICT_MARKING; /* the last VACUUM did not finish */
+
+		/*
+		 * An index was made since rows were counted without the keys of dead roots:
+		 * what was unlinked stays so, and is looked at next time.
+		 */
+		if (index->step == DICT_UNLINKED && !index->use->in_keys &&
+			is_in_keys(store, indexed, index))
+			stop_marking(shared, index);
 		/* a reader's xmin may be the next transaction id */
 		if (index->step == DICT_UNLINKED && horizon > index->wait_for)
 			free_unlinked(shared, index);
@@ -225,8 +258,12 @@ store_vacuum_begin(StoreDesc *store)
 			horizon = txn_horizon(NULL);
 		}
 		if (index->step == DICT_MARKING && horizon >= index->wait_for)
+		{
+			index->use->in_keys = is_in_keys(store, indexed, index);
 			index->step = DICT_COUNTING;
+		}
 	}
+	bms_free(indexed);
 }
 
 /*

@@ -310,7 +310,7 @@ fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
 	epoch_enter();
 	misfit = encode_fields(store, plan, ref, values, isnull, old, &nrefs);
 	if (unlikely(pg_atomic_read_u32(&store->shared->nmarking) > 0))
-		dictionary_mark_row(store->shared, plan->shape, ref);
+		dictionary_mark_row(store->shared, plan->shape, ref, false);
 	epoch_exit();
 	if (misfit == FITS && nrefs > 0)
 		value_store_references(store, nrefs, local->ref_fields, local->ref_values,

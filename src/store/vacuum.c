@@ -117,15 +117,18 @@ prune_chain_of(StoreDesc *store, const RowRef *ref, uint64 horizon)
 	return prune_chain(store, &root, horizon);
 }
 
-static void
+/* True: it keeps its slot, and whoever builds an index reads its key. */
+static bool
 prune_root(StoreDesc *store, const RowRef *ref, TxnVersionState state, uint64 horizon,
 		   StorePruneResult *result)
 {
 	if (LINK_IS_SET(link_read(ref->block, ref->index)))
 		result->nfreed += prune_chain(store, ref, horizon);
-	if (state == VERSION_ABORTED ||
-		(state == VERSION_DEAD && chain_is_dead(store, ref, horizon)))
-		result->dead[result->ndead++] = ref->row;
+	if (state != VERSION_ABORTED &&
+		(state != VERSION_DEAD || !chain_is_dead(store, ref, horizon)))
+		return true;
+	result->dead[result->ndead++] = ref->row;
+	return false;
 }
 
 void
@@ -146,6 +149,9 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		RowRef		ref;
 		TxnVersionState state;
 		uint64		begin;
+		bool		is_root;
+		bool		is_needed;
+		bool		keeps_key;
 
 		if (!store_locate(store, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
 			continue;
@@ -153,19 +159,20 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		if (begin == WORD_EMPTY)
 			continue;
 		state = txn_version_state(ref.words, horizon, NULL);
-		if (counting && state != VERSION_DEAD && state != VERSION_ABORTED)
-			dictionary_mark_row(store->shared, shape_get(store->header, b->shape), &ref);
 		if (state == VERSION_LIVE || state == VERSION_DELETING)
 			result->nlive++;
 		else if (state == VERSION_RECENTLY_DEAD)
 			result->nrecently_dead++;
 		if (state == VERSION_FREE)
 			continue;
-		if ((begin & BEGIN_HEAP_ONLY) == 0)
-		{
-			prune_root(store, &ref, state, horizon, result);
+		is_root = (begin & BEGIN_HEAP_ONLY) == 0;
+		is_needed = state != VERSION_DEAD && state != VERSION_ABORTED;
+		keeps_key = is_root && prune_root(store, &ref, state, horizon, result);
+		if (counting && (is_needed || keeps_key))
+			dictionary_mark_row(store->shared, shape_get(store->header, b->shape), &ref,
+								!is_needed);
+		if (is_root)
 			continue;
-		}
 		if (state == VERSION_DEAD)
 			result->nfreed += prune_chain_of(store, &ref, horizon);
 		if ((state == VERSION_DEAD || state == VERSION_ABORTED) &&

@@ -77,7 +77,7 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	vac->horizon = txn_horizon(rel);
 	store_lock_roots(rel);
-	store_vacuum_begin(vac->store);
+	store_vacuum_begin(rel, vac->store);
 	vac->nblocks = store_tid_blocks(vac->store);
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
 	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);

@@ -479,7 +479,7 @@ extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block,
  * Values of dictionaries that no row uses: "begin" before the number of blocks
  * is asked for, "end" after all of them were pruned.
  */
-extern void store_vacuum_begin(StoreDesc *store);
+extern void store_vacuum_begin(Relation rel, StoreDesc *store);
 extern void store_vacuum_end(StoreDesc *store);
 
 /* Index entries are gone and their removal is durable: free the rows (their

@@ -96,6 +96,8 @@ typedef struct DictTable
 typedef struct DictUse
 {
 	uint32		ncodes;			/* later ones count as used */
+	bool		in_keys;		/* an index refers to the column: dead roots are
+								 * counted, too */
 	Size		bytes;
 	uint64		bits[FLEXIBLE_ARRAY_MEMBER];
 } DictUse;
@@ -555,7 +557,8 @@ extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictU
 extern void dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n);
 
 /* ---- dict_vacuum.c ---- */
-extern void dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref);
+extern void dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref,
+								bool keys_only);
 extern bool dictionary_code_is_used(const DictUse *use, uint32 code);
 
 /* ---- decode.c ---- */
