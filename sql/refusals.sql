@@ -89,6 +89,14 @@ CREATE INDEX ON s_pt USING sofort_index (p);
 CREATE TABLE s_xl (x xml) USING sofort;
 CREATE INDEX ON s_xl USING sofort_index (x);
 CREATE INDEX ON s_x USING sofort_index (i) WHERE random() > 0;
+CREATE OPERATOR CLASS own_ops FOR TYPE int4 USING sofort_index AS FUNCTION 1 btint4cmp(int4, int4);
+CREATE INDEX ON s_x USING sofort_index (i own_ops);
+-- a function of an index that verifies the table
+CREATE TABLE s_v (i int) USING sofort;
+INSERT INTO s_v VALUES (1);
+CREATE FUNCTION verifies(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM * FROM sofort.verify('s_v'); RETURN i; END $$;
+CREATE INDEX s_verifies ON s_v USING sofort_index (verifies(i));
+SELECT * FROM sofort.verify('s_v');
 -- a converted index in a savepoint
 BEGIN;
 CREATE TABLE s_sub (i int PRIMARY KEY) USING sofort;

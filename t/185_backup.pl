@@ -63,6 +63,20 @@ like($node->error_of("SELECT sofort.backup('/nowhere/at/all')"), qr/^58P01: coul
 $node->safe_psql('postgres', 'CREATE ROLE plain; GRANT USAGE ON SCHEMA sofort TO plain');
 like($node->error_of("SET ROLE plain; SELECT sofort.backup('$copy')"), qr/^42501:/, 'not for everybody');
 
+# One at a time
+{
+	my $first = $node->background_psql('postgres');
+	$node->arm('backup-copied', 'wait');
+	$first->{stdin} .= "SELECT sofort.backup('$copy.first');\n";
+	$first->{run}->pump_nb;
+	ok($node->wait_at('backup-copied'), 'a backup is running');
+	like($node->error_of("SELECT sofort.backup('$copy.second')"), qr/^55006: a backup of the sofort pool is already running/, 'a second one is refused');
+	$node->disarm('backup-copied');
+	$first->quit;
+	ok(-e "$copy.first" && !-e "$copy.second", 'the first one ends');
+	unlink "$copy.first";
+}
+
 my @pids = map { start_writer($_) } 1 .. $writers;
 usleep(500_000);
 $node->backup('base');
@@ -156,5 +170,10 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM p'), $rows, 'its own pool 
 is($node->safe_psql('postgres', "SELECT count(*) FROM marker WHERE what = 'after'"), 1, 'with all rows');
 $node->stop;
 unlink $copy;
+$node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\narchive_mode = off");
+$node->start;
+like($node->error_of("SELECT sofort.backup('$copy')"), qr/^55000: wal_level is not sufficient for a backup/, 'wal_level = minimal');
+ok(!-e $copy && !-e "$copy.partial", 'nothing was written');
+$node->stop;
 
 done_testing();

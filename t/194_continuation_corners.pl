@@ -259,6 +259,9 @@ foreach my $call ('sofort.set_dictionary_placement($$a$$, $$t$$, $$pmem$$)')
 	like($node->error_of("BEGIN; SELECT $call; SELECT sofort.keep_transaction()"), qr/^0A000/, "refused before: $call");
 }
 
+like($node->error_of(q{SELECT pg_replication_origin_create('own'); SELECT pg_replication_origin_session_setup('own'); BEGIN; SELECT sofort.keep_transaction()}),
+	qr/^0A000/, 'refused with a replication origin');
+
 # ---- backup: in the restored cluster it waits, too ----
 {
 	my $copy = $node->pool_file . '.copy';

@@ -21,6 +21,7 @@
 #include "access/xlog.h"
 #include "pm_internal.h"
 #include "portability/instr_time.h"
+#include "sofort/pmem/fault.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
@@ -337,6 +338,7 @@ make_copy(const Copy *copy)
 				(errcode_for_file_access(),
 				 errmsg("could not synchronize file \"%s\": %m", copy->result->path)));
 	(void) copy_dirty(copy, true);
+	SOFORT_STOP("backup-copied");
 	finish_copy(copy);
 	if (fsync(copy->fd) != 0)
 		ereport(ERROR,
