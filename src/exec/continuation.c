@@ -60,7 +60,8 @@ static int	max_depths = 0;
 void
 continuation_enter(void)
 {
-	depth++;
+	if (depth++ == 0)
+		txn_sequences_may_be_used(false);
 }
 
 /* (A procedure that has ended its transaction is back at 0 already.) */
@@ -69,6 +70,12 @@ continuation_leave(void)
 {
 	if (depth > 0)
 		depth--;
+}
+
+bool
+continuation_at_top(void)
+{
+	return depth == 0;
 }
 
 /* (Planning, which may call functions, knows the text of the statement.) */
@@ -98,7 +105,6 @@ statement_finished(void)
 	if (unlikely(txn_is_kept()))
 	{
 		keepable_statement_end();
-		sequences_pre_commit();
 		txn_statement_finished(statements);
 	}
 }
@@ -166,6 +172,8 @@ continuation_abort_sub(void)
 
 	if (level < max_depths)
 		depth = depths[level];
+	if (depth == 0)
+		txn_publish_sequences_on_error();
 }
 
 void

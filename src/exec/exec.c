@@ -199,6 +199,8 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	}
 	else if (IsA(stmt, CopyStmt))
 	{
+		if (castNode(CopyStmt, stmt)->is_from)
+			txn_sequences_may_be_used(true);
 		call_next(pstmt, query, read_only, context, params, env, dest, qc);
 		sequences_note_copy(castNode(CopyStmt, stmt));
 	}
@@ -213,6 +215,7 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	if (waiting != NIL)
 		continuation_check_locks(waiting);
 	continuation_leave();
+	sequences_statement_end();
 	continuation_utility_done(original, context);
 }
 
@@ -227,6 +230,9 @@ exec_executor_run(QueryDesc *desc, ScanDirection direction, uint64 count COMPAT_
 	else
 		standard_ExecutorRun(desc, direction, count COMPAT_PASS_EXECUTE_ONCE);
 	continuation_leave();
+	/* others are followed by ExecutorFinish before anything is told; cursors are not */
+	if (desc->operation == CMD_SELECT)
+		sequences_statement_end();
 	continuation_run_done(desc, count);
 }
 
@@ -239,6 +245,7 @@ exec_executor_finish(QueryDesc *desc)
 	else
 		standard_ExecutorFinish(desc);
 	continuation_leave();
+	sequences_statement_end();
 }
 
 static void
@@ -313,12 +320,10 @@ exec_xact_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			sequences_pre_commit();
 			statement_pre_commit();
 			break;
 		case XACT_EVENT_COMMIT:
 			continuation_end_of_xact();
-			sequences_forget();
 			statement_end_of_xact(true);
 			if (OidIsValid(dropped_database))
 			{
@@ -332,7 +337,6 @@ exec_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			continuation_end_of_xact();
-			sequences_forget();
 			statement_end_of_xact(false);
 			template_end();
 			dropped_database = InvalidOid;

@@ -140,8 +140,9 @@ extern void sequences_enter(SequenceScope *outer);
 extern void sequences_leave(const SequenceScope *outer);
 extern void sequences_note_plan(QueryDesc *desc);
 extern void sequences_note_copy(const CopyStmt *stmt);
-extern void sequences_pre_commit(void);
-extern void sequences_forget(void);
+
+/* A statement has ended, or one within it, or a cursor has moved. */
+extern void sequences_statement_end(void);
 
 /* ---- keepable.c ---- */
 
@@ -164,6 +165,7 @@ extern void keepable_init(void);
 /* Around what may execute statements of its own. */
 extern void continuation_enter(void);
 extern void continuation_leave(void);
+extern bool continuation_at_top(void);
 
 /* After it: has the statement ended that the client has sent? */
 extern void continuation_run_done(const QueryDesc *desc, uint64 count);

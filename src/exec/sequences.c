@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * sequences.c
- *	  Tells txn which sequences a transaction uses.
+ *	  Tells txn which sequences a transaction uses, and when numbers get out.
  *
  * A transaction that writes nothing but sofort tables does not wait for WAL.
- * The number that it got from nextval() may come from WAL that another session
- * wrote and nobody has flushed: after a crash it would be given out again.  So
- * txn must know the sequences, to flush their pages' WAL at commit.
+ * The number that it inserts may come from WAL that nobody has flushed, of another
+ * session or of a transaction that was rolled back: after a crash it would be
+ * given out again.  So at the end of each statement txn publishes the WAL of the
+ * sequences that were used, which all such commits then flush.
  *
  * nextval() and setval() show up as OAT_FUNCTION_EXECUTE when an expression is
  * prepared, without arguments.  If that happens within ExecutorStart, the calls
  * in the plan are counted: when they are as many as were prepared and all have
  * constant arguments, the sequences are known.  Otherwise (expressions of
- * PL/pgSQL, defaults of COPY, computed names ...) all WAL is flushed at commit.
+ * PL/pgSQL, defaults of COPY, computed names ...) that is all WAL.
  * Identity columns call no function; their nodes are found in the plan.
  *
  *-------------------------------------------------------------------------
@@ -35,9 +36,6 @@
 /* Are we in ExecutorStart, and how many calls were prepared there? */
 static SequenceScope scope;
 
-/* A sequence was used that we cannot name. */
-static bool unknown_sequence = false;
-
 typedef struct PlanSearch
 {
 	int			calls;			/* of nextval, setval */
@@ -59,8 +57,10 @@ sequences_function(Oid function)
 		return;
 	if (scope.in_start)
 		scope.calls++;
+	else if (continuation_in_statement())
+		txn_note_sequence(InvalidOid);
 	else
-		unknown_sequence = true;
+		txn_sequences_used_unseen();
 }
 
 void
@@ -227,7 +227,7 @@ sequences_note_plan(QueryDesc *desc)
 	search_plan(stmt->planTree, &search);
 	search_plans(stmt->subplans, &search);
 	if (search.calls_wanted && (!search.all_constant || search.calls != scope.calls))
-		unknown_sequence = true;
+		txn_note_sequence(InvalidOid);
 }
 
 /* COPY FROM evaluates defaults without a plan; after it has run. */
@@ -255,14 +255,8 @@ sequences_note_copy(const CopyStmt *stmt)
 }
 
 void
-sequences_pre_commit(void)
+sequences_statement_end(void)
 {
-	if (unknown_sequence && txn_is_writing())
-		txn_flush_all_wal();
-}
-
-void
-sequences_forget(void)
-{
-	unknown_sequence = false;
+	if (continuation_at_top())
+		txn_publish_sequences();
 }

@@ -112,6 +112,7 @@ pre_commit(void)
 
 	if (My.nentries == 0 && !kept_is_running())
 	{
+		wal_publish_last_sequences();
 		if (TxnShmem != NULL && commits_asynchronously())
 			wal_note_async_commit();
 		return;
@@ -240,6 +241,7 @@ at_abort(void)
 		txn_undo(TopSubTransactionId, 0);
 		txn_release_slot(now);
 	}
+	txn_publish_sequences_on_error();
 	wal_async_commit_done(false);
 	forget_transaction(false);
 	prepared_end_of_xact();
@@ -278,6 +280,8 @@ at_prepare(void)
 		prepared_hand_over();
 	else
 		txn_release_slot(false);
+	/* PostgreSQL has flushed all WAL up to its record of PREPARE */
+	wal_async_commit_done(false);
 	forget_transaction(true);
 }
 

@@ -240,7 +240,7 @@ typedef struct TxnShared
 	uint64		redo_fxid;
 	uint64		redo_next;		/* next xid at the end of redo; 0: there was none */
 
-	/* asynchronous commits: apart from what is read all the time */
+	/* WAL that pure commits flush (wal.c): apart from what is read all the time */
 	char		pad[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 async_started;
 	pg_atomic_uint64 async_done;
@@ -387,6 +387,7 @@ extern void wal_cover_xid(uint64 fxid);
 extern void wal_check_redo(void);
 extern void wal_note_async_commit(void);
 extern void wal_async_commit_done(bool committed);
+extern void wal_publish_last_sequences(void);
 extern void wal_flush_dependencies(void);
 extern void wal_forget_dependencies(void);
 extern void wal_log_committed(const TransactionId *xids, int n);

@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "access/commit_ts.h"
-#include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -25,6 +24,8 @@
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "sofort/compat/compat.h"
+#include "sofort/compat/lock.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "storage/bufmgr.h"
@@ -47,11 +48,12 @@ typedef struct MarkRecord
 #define CLOG_XIDS_PER_PAGE		(BLCKSZ * 4)
 #define COMMIT_TS_XIDS_PER_PAGE (BLCKSZ / (sizeof(TimestampTz) + sizeof(RepOriginId)))
 
-/* Sequences that this transaction used; more than fit: all WAL. */
+/* Sequences that this transaction uses; more than fit, or unknown ones: all WAL. */
 #define MAX_SEQUENCES	16
 
 static Oid	sequences[MAX_SEQUENCES];
 static int	nsequences = 0;
+static bool unpublished = false;	/* perhaps they were used since they were published */
 static bool foreign_wal = false;
 static bool async_noted = false;
 
@@ -300,6 +302,24 @@ wal_log_committed(const TransactionId *xids, int n)
  * ------------------------------------------------------------------------
  */
 
+/* Pure commits from now on flush WAL up to here. */
+static void
+raise_async_lsn(XLogRecPtr to)
+{
+	uint64		lsn = pg_atomic_read_u64(&TxnShmem->async_lsn);
+
+	while (lsn < to && !pg_atomic_compare_exchange_u64(&TxnShmem->async_lsn, &lsn, to))
+		;
+}
+
+/* (On a standby nobody draws numbers, and nobody inserts WAL.) */
+static void
+raise_to_all_wal(void)
+{
+	if (!RecoveryInProgress())
+		raise_async_lsn(GetXLogInsertEndRecPtr());
+}
+
 /*
  * A transaction that wrote WAL is about to commit without waiting for it:
  * others can see its effects before they are durable.
@@ -320,13 +340,7 @@ wal_async_commit_done(bool committed)
 	if (!async_noted)
 		return;
 	if (committed)
-	{
-		uint64		lsn = pg_atomic_read_u64(&TxnShmem->async_lsn);
-
-		while (lsn < XactLastCommitEnd &&
-			   !pg_atomic_compare_exchange_u64(&TxnShmem->async_lsn, &lsn, XactLastCommitEnd))
-			;
-	}
+		raise_async_lsn(XactLastCommitEnd);
 	pg_atomic_fetch_add_u64(&TxnShmem->async_done, 1);
 	async_noted = false;
 }
@@ -336,15 +350,30 @@ txn_note_sequence(Oid sequence)
 {
 	int			i;
 
+	unpublished = true;
 	for (i = 0; i < Min(nsequences, MAX_SEQUENCES); i++)
 	{
 		if (sequences[i] == sequence)
 			return;
 	}
-	if (nsequences < MAX_SEQUENCES)
+	if (nsequences < MAX_SEQUENCES && OidIsValid(sequence))
 		sequences[nsequences++] = sequence;
 	else
-		nsequences = MAX_SEQUENCES + 1; /* too many to remember */
+		nsequences = MAX_SEQUENCES + 1; /* until the transaction ends */
+}
+
+void
+txn_sequences_may_be_used(bool others)
+{
+	unpublished |= others || nsequences > 0;
+}
+
+void
+txn_sequences_used_unseen(void)
+{
+	txn_note_sequence(InvalidOid);
+	if (TxnShmem != NULL)
+		wal_note_async_commit();
 }
 
 /*
@@ -357,35 +386,85 @@ txn_note_foreign_wal(void)
 	foreign_wal = true;
 }
 
-void
-wal_forget_dependencies(void)
-{
-	nsequences = 0;
-	foreign_wal = false;
-}
-
 /*
- * LSN of the page of a sequence.  nextval keeps its lock on the sequence until
- * the transaction ends, so the page lies still if the sequence still exists.
+ * LSN of the page of a sequence, if it was used: then nextval keeps its lock on it
+ * until the transaction ends, so the page lies still if the sequence still exists.
  */
 static XLogRecPtr
 sequence_lsn(Oid oid)
 {
-	Relation	rel = try_relation_open(oid, AccessShareLock);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
+	LOCKTAG		tag;
+	Relation	rel;
 
-	if (rel == NULL)
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, oid);
+	if (!compat_lock_held_by_me(&tag, RowExclusiveLock))
+		return lsn;
+	rel = RelationIdGetRelation(oid);
+	if (!RelationIsValid(rel))
 		return lsn;
 	if (rel->rd_rel->relkind == RELKIND_SEQUENCE && RelationIsPermanent(rel))
 	{
-		Buffer		buf = ReadBuffer(rel, 0);
+		/* RESTART: a number of before would be in another file, and come back by rollback */
+		if (rel->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
+			lsn = GetXLogInsertEndRecPtr();
+		else
+		{
+			Buffer		buf = ReadBuffer(rel, 0);
 
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		lsn = PageGetLSN(BufferGetPage(buf));
-		UnlockReleaseBuffer(buf);
+			LockBuffer(buf, BUFFER_LOCK_SHARE);
+			lsn = PageGetLSN(BufferGetPage(buf));
+			UnlockReleaseBuffer(buf);
+		}
 	}
-	relation_close(rel, NoLock);
+	RelationClose(rel);
 	return lsn;
+}
+
+/*
+ * Of all that the transaction has noted: a cursor, or an expression that is prepared
+ * once for a transaction, goes on drawing numbers without being seen again.
+ */
+void
+txn_publish_sequences(void)
+{
+	int			i;
+
+	if (nsequences == 0 || TxnShmem == NULL)
+		 /* nothing */ ;
+	else if (nsequences > MAX_SEQUENCES || !IsTransactionState())
+		raise_to_all_wal();
+	else
+	{
+		for (i = 0; i < nsequences; i++)
+			raise_async_lsn(sequence_lsn(sequences[i]));
+	}
+	unpublished = false;
+}
+
+/* Without a look at catalogs */
+void
+txn_publish_sequences_on_error(void)
+{
+	if (unpublished && TxnShmem != NULL)
+		raise_to_all_wal();
+	unpublished = false;
+}
+
+/* What no statement's end has published: deferred triggers of PL/pgSQL, calls unseen */
+void
+wal_publish_last_sequences(void)
+{
+	if (unpublished || nsequences > MAX_SEQUENCES)
+		txn_publish_sequences();
+}
+
+void
+wal_forget_dependencies(void)
+{
+	nsequences = 0;
+	unpublished = false;
+	foreign_wal = false;
 }
 
 /*
@@ -395,25 +474,20 @@ sequence_lsn(Oid oid)
 void
 wal_flush_dependencies(void)
 {
-	uint64		done = pg_atomic_read_u64(&TxnShmem->async_done);
+	uint64		done;
 	uint64		started;
 	XLogRecPtr	lsn;
-	int			i;
 
+	wal_publish_last_sequences();
+	done = pg_atomic_read_u64(&TxnShmem->async_done);
 	/* in this order: equal means that all that had started have been counted */
 	pg_read_barrier();
 	started = pg_atomic_read_u64(&TxnShmem->async_started);
 	pg_read_barrier();
 	lsn = pg_atomic_read_u64(&TxnShmem->async_lsn);
 
-	if (unlikely(started != done || foreign_wal || nsequences > MAX_SEQUENCES))
+	if (unlikely(started != done || foreign_wal))
 		lsn = Max(lsn, GetXLogInsertEndRecPtr());
-	for (i = 0; i < nsequences && nsequences <= MAX_SEQUENCES; i++)
-	{
-		XLogRecPtr	page_lsn = sequence_lsn(sequences[i]);
-
-		lsn = Max(lsn, page_lsn);
-	}
 	if (lsn > flushed_to)
 	{
 		XLogFlush(lsn);

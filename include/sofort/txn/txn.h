@@ -157,8 +157,24 @@ extern void txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 /* Two entries with one drain: the END of the old and the BEGIN of the new. */
 extern void txn_log_update(StoreId store, uint64 old_row, uint64 new_row);
 
-/* This transaction called nextval or setval. */
+/*
+ * This transaction uses nextval or setval; InvalidOid: of a sequence that is not
+ * known.  Anybody may use a number as soon as a statement has told it, so each
+ * top-level statement ends with txn_publish_sequences(): pure commits from then on
+ * flush the WAL of the numbers, whoever wrote it.
+ */
 extern void txn_note_sequence(Oid sequence);
+extern void txn_publish_sequences(void);
+
+/*
+ * A statement begins that may use sequences: those noted, or also others.  If it
+ * fails, the end of the transaction publishes them, or, at a savepoint, the second one.
+ */
+extern void txn_sequences_may_be_used(bool others);
+extern void txn_publish_sequences_on_error(void);
+
+/* They are used outside any statement: nobody will see when that has ended. */
+extern void txn_sequences_used_unseen(void);
 
 /*
  * This transaction relies on WAL that others may have written and not flushed:
