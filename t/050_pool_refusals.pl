@@ -1,5 +1,7 @@
 # Every way in which a pool cannot be used: sofort tables say why, heap tables
-# work, nothing is shown as empty, and what is put back is there again.
+# work, nothing is shown as empty, and what is put back is there again. No function
+# or view of the schema sofort, whoever calls it, brings the server down or shows a
+# user without rights where the files are.
 use strict;
 use warnings;
 
@@ -17,7 +19,10 @@ $node->safe_psql(
 	CREATE TABLE s (i int PRIMARY KEY, t text) USING sofort;
 	CREATE TABLE h (i int PRIMARY KEY, t text) USING heap;
 	INSERT INTO s SELECT i, 'row ' || i FROM generate_series(1, 100) i;
-	INSERT INTO h SELECT i, 'row ' || i FROM generate_series(1, 100) i});
+	INSERT INTO h SELECT i, 'row ' || i FROM generate_series(1, 100) i;
+	CREATE ROLE plain LOGIN;
+	GRANT ALL ON s TO plain;
+	GRANT USAGE ON SCHEMA sofort TO plain});
 my $pool = $node->pool_file;
 my $data = $node->data_dir;
 my $control = "$data/sofort.control";
@@ -39,6 +44,51 @@ sub copy_data
 	return;
 }
 
+# Each function with each of these arguments, as the catalogs have it (so new ones are
+# included), and each view. (create_pool() is another matter, for superusers.)
+my %arguments = (
+	regclass => [ q{'s'}, q{'s_pkey'}, q{'h'} ], anyelement => [ 'NULL::s', 'NULL::h' ], name => [q{'t'}],
+	text => [ q{repeat('ab', 16)}, q{'pmem'}, q{'/nonexistent/x'} ]);
+
+sub all_calls
+{
+	my ($n) = @_;
+	my @calls = map { "SELECT * FROM $_" } split /\n/,
+	  $n->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'sofort'::regnamespace AND relkind = 'v'});
+	foreach (split /\n/, $n->safe_psql('postgres', q{
+		SELECT p.oid::regproc, coalesce((SELECT string_agg(a.t::regtype::text, ',' ORDER BY a.n)
+			FROM unnest(p.proargtypes) WITH ORDINALITY a (t, n)), '')
+		FROM pg_proc p WHERE pronamespace = 'sofort'::regnamespace AND NOT 'internal'::regtype = ANY (proargtypes)}))
+	{
+		my ($function, $types) = split /\|/, $_, -1;
+		my @lists = ('');
+		foreach my $type (split /,/, $types)
+		{
+			my @values = @{ $arguments{$type} || BAIL_OUT("an argument of type $type for $function") };
+			@lists = map { my $list = $_; map { ($list eq '' ? '' : "$list, ") . $_ } @values } @lists;
+		}
+		push @calls, map { "BEGIN; SELECT * FROM $function($_); ROLLBACK" } @lists;
+	}
+	return @calls;
+}
+
+sub nothing_crashes
+{
+	my ($what, $n) = @_;
+	my @calls = all_calls($n);
+	cmp_ok(scalar(@calls), '>=', 40, "$what: " . scalar(@calls) . ' calls');
+	foreach my $user (getpwuid($<) . '', 'plain')
+	{
+		my $before = -s $n->logfile;
+		my $sql = join('', map { "$_;\n" } 'SELECT * FROM s', q{INSERT INTO s VALUES (0, '')}, grep { $user eq 'plain' || !/create_pool/ } @calls);
+		my ($out, $err);
+		IPC::Run::run([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $n->connstr('postgres') . " user=$user" ], '<', \$sql, '>', \$out, '2>', \$err);
+		unlike(slurp_file($n->logfile, $before), qr/terminated by signal|PANIC|TRAP|AddressSanitizer|runtime error/, "$what: $user calls everything: no process has died");
+		unlike($err, qr/ERROR:  XX000|closed the connection/, "$what: and no internal error");
+	}
+	return;
+}
+
 # The server runs without the pool: the error of every use is the same one.
 sub refused
 {
@@ -57,6 +107,7 @@ sub refused
 		if (ref $expected) { like($error, $expected, "$what: $sql"); }
 		else { is($error, $expected, "$what: $sql"); }
 	}
+	nothing_crashes($what, $n);
 	$n->safe_psql('postgres', q{INSERT INTO h SELECT max(i) + 1, 'more' FROM h});
 	$heap_rows++ if $n == $node;
 	is($n->safe_psql('postgres', 'SELECT count(*) FROM h'), $heap_rows, "$what: heap works") if $n == $node;
@@ -80,7 +131,7 @@ sub usable
 my $other = SofortNode->new('other');
 $other->init(conf => ["sofort.pool_path = '$pool'"]);
 $other->start(no_extension => 1);
-$other->safe_psql('postgres', 'CREATE EXTENSION sofort');
+$other->safe_psql('postgres', 'CREATE EXTENSION sofort; CREATE ROLE plain LOGIN; GRANT USAGE ON SCHEMA sofort TO plain');
 is($other->error_of('CREATE TABLE s (i int) USING sofort'), qq{55006: sofort pool "$pool" is in use by another server}, 'locked by another server');
 is($other->safe_psql('postgres', 'SELECT 1'), 1, 'the second server runs');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM s'), 100, 'the first one is not disturbed');
@@ -94,7 +145,7 @@ is($other->error_of('CREATE TABLE s (i int) USING sofort'),
 $other->stop;
 $other->append_conf('postgresql.conf', "sofort.pool_path = '" . $other->pool_file . "'\n");
 $other->start(no_extension => 1);
-$other->safe_psql('postgres', 'CREATE TABLE s (i int PRIMARY KEY, t text) USING sofort; CREATE TABLE h (i int, t text)');
+$other->safe_psql('postgres', 'CREATE TABLE s (i int PRIMARY KEY, t text) USING sofort; CREATE TABLE h (i int, t text); GRANT ALL ON s TO plain');
 $other->stop;
 $other->append_conf('postgresql.conf', "sofort.pool_path = '$pool'\n");
 refused('of another cluster', qq{55000: sofort pool "$pool" belongs to another cluster}, node => $other);
@@ -242,9 +293,11 @@ is($standby->safe_psql('postgres', 'SELECT count(*) FROM h'), $heap_rows, 'stand
 is($standby->error_of($_), '25006: cannot use sofort relations during recovery', "standby: $_")
   foreach ('SELECT * FROM s', 'SELECT count(*) FROM s WHERE i = 5', 'COPY s TO STDOUT');
 is($standby->error_of('SELECT sofort.create_pool()'), '25006: cannot execute sofort.create_pool() during recovery', 'standby: create_pool()');
+nothing_crashes('standby', $standby);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM s'), 100, 'the primary goes on');
 $standby->promote;
 is($standby->error_of('SELECT * FROM s'), '55000: the data directory "' . $standby->data_dir . '" has no sofort pool', 'promoted: no pool');
+nothing_crashes('promoted', $standby);
 is($standby->error_of(q{INSERT INTO h VALUES (-2, 'promoted')}), '', 'promoted: heap works');
 $standby->stop;
 $standby->start(no_extension => 1);
@@ -262,6 +315,7 @@ $node->stop;
 $node->append_conf('standby.signal', '');
 $node->start(no_extension => 1);
 is($node->error_of('SELECT * FROM s'), '25006: cannot use sofort relations during recovery', 'standby.signal');
+nothing_crashes('standby.signal', $node);
 $node->stop;
 unlink("$data/standby.signal");
 $node->start(no_extension => 1);

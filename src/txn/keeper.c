@@ -486,6 +486,7 @@ txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
 {
 	uint64		n;
 
+	pool_require();				/* nothing is left over without a pool */
 	txn_resolve_leftovers();
 	memset(info, 0, sizeof(*info));
 	for (n = 0; n < pm_vector_count(&PoolSuper->kept); n++)
