@@ -143,7 +143,7 @@ COMMENT ON FUNCTION pool_info() IS 'state of the pool; see view sofort.pool';
 CREATE VIEW pool AS SELECT * FROM @extschema@.pool_info();
 COMMENT ON VIEW pool IS 'the persistent-memory pool and the DRAM arena of this server';
 COMMENT ON COLUMN pool.status IS 'ready, unavailable, or not preloaded';
-COMMENT ON COLUMN pool.reason IS 'why sofort tables cannot be used, or null';
+COMMENT ON COLUMN pool.reason IS 'why sofort tables cannot be used, or null; without the privileges of pg_read_all_settings no reason that names files';
 COMMENT ON COLUMN pool.path IS 'file; null without the privileges of pg_read_all_settings';
 COMMENT ON COLUMN pool.medium IS 'pmem, msync or process';
 COMMENT ON COLUMN pool.promise IS 'what a commit survives on this medium';

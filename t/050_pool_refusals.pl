@@ -85,6 +85,9 @@ sub nothing_crashes
 		IPC::Run::run([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $n->connstr('postgres') . " user=$user" ], '<', \$sql, '>', \$out, '2>', \$err);
 		unlike(slurp_file($n->logfile, $before), qr/terminated by signal|PANIC|TRAP|AddressSanitizer|runtime error/, "$what: $user calls everything: no process has died");
 		unlike($err, qr/ERROR:  XX000|closed the connection/, "$what: and no internal error");
+		next unless $user eq 'plain';
+		my @places = map { quotemeta } $n->pool_file, $pool, $n->data_dir;
+		is(join('', grep { /@{[ join('|', @places) ]}/ } split /^/, $out . $err), '', "$what: a user is not told where the files are");
 	}
 	return;
 }

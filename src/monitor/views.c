@@ -3,11 +3,11 @@
  * views.c
  *	  Functions behind the views of the schema sofort.
  *
- * Who may see what: the numbers of the pool are for everybody, its path for
- * roles that may read all settings; a table, its columns and its indexes for
- * those who may SELECT from it and for pg_read_all_stats; a transaction for the
- * role whose session runs it and for pg_read_all_stats (a prepared one has no
- * session); that one waits to be resumed, for everybody.
+ * Who may see what: the numbers of the pool are for everybody, its path (also
+ * where the reason names it) for roles that may read all settings; a table, its
+ * columns and its indexes for those who may SELECT from it and for
+ * pg_read_all_stats; a transaction for the role whose session runs it and for
+ * pg_read_all_stats (a prepared one has no session); that one waits to be resumed, for everybody.
  *
  *-------------------------------------------------------------------------
  */

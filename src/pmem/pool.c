@@ -12,10 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
 #include "pm_internal.h"
+#include "sofort/compat/compat.h"
 #include "sofort/pmem/fault.h"
 #include "storage/shmem.h"
+#include "utils/acl.h"
 
 PmShared   *pm_shared = NULL;
 uint64	   *pm_bitmap = NULL;
@@ -436,6 +441,35 @@ pool_declare_unavailable(int sqlstate, const char *message, const char *detail, 
 			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
 }
 
+/*
+ * Where files are is for roles that may read all settings.  Without a transaction
+ * nobody can be asked for his rights; background processes talk to the log then.
+ */
+static bool
+may_know_paths(void)
+{
+	if (!IsTransactionState())
+		return MyProcPort == NULL;
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS);
+}
+
+/* detail and hint may be empty. */
+pg_noreturn static void
+raise_unusable(int sqlstate, const char *message, const char *detail, const char *hint)
+{
+	if ((strchr(message, '/') != NULL || strchr(detail, '/') != NULL) && !may_know_paths())
+		ereport(ERROR,
+				(errcode(sqlstate),
+				 errmsg("the sofort pool cannot be used"),
+				 errdetail("Roles with the privileges of pg_read_all_settings are told why."),
+				 errdetail_log("%s%s%s", message, detail[0] != '\0' ? ": " : "", detail)));
+	ereport(ERROR,
+			(errcode(sqlstate),
+			 errmsg("%s", message),
+			 detail[0] != '\0' ? errdetail("%s", detail) : 0,
+			 hint[0] != '\0' ? errhint("%s", hint) : 0));
+}
+
 void
 pool_declare_contradiction(const char *message, const char *detail)
 {
@@ -472,16 +506,11 @@ pool_require(void)
 				 errhint("Put sofort first in shared_preload_libraries and restart the server.")));
 	pg_read_barrier();
 	if (pm_shared->sqlstate == ERRCODE_READ_ONLY_SQL_TRANSACTION && !RecoveryInProgress())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the data directory \"%s\" has no sofort pool", DataDir),
-				 errdetail("The server was started as a standby or from a backup."),
-				 errhint("Restart the server; then sofort.create_pool() can make a new, empty pool.")));
-	ereport(ERROR,
-			(errcode(pm_shared->sqlstate),
-			 errmsg("%s", pm_shared->message),
-			 pm_shared->detail[0] != '\0' ? errdetail("%s", pm_shared->detail) : 0,
-			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
+		raise_unusable(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+					   psprintf("the data directory \"%s\" has no sofort pool", DataDir),
+					   "The server was started as a standby or from a backup.",
+					   "Restart the server; then sofort.create_pool() can make a new, empty pool.");
+	raise_unusable(pm_shared->sqlstate, pm_shared->message, pm_shared->detail, pm_shared->hint);
 }
 
 uint64

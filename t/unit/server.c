@@ -24,12 +24,14 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "sofort/pmem/redo.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/acl.h"
 
 #define SHARED_AREAS	8
 
@@ -43,6 +45,7 @@ volatile sig_atomic_t postmaster_possibly_dead = false;
 int			MaxBackends = UNIT_PROCESSES;
 char	   *DataDir = NULL;
 bool		IsUnderPostmaster = false;
+struct Port *MyProcPort = NULL;
 volatile sig_atomic_t InterruptPending = false;
 volatile uint32 InterruptHoldoffCount = 0;
 sigjmp_buf *PG_exception_stack = NULL;
@@ -375,6 +378,12 @@ errdetail(const char *fmt,...)
 }
 
 int
+errdetail_log(const char *fmt,...)
+{
+	return 0;
+}
+
+int
 errhint(const char *fmt,...)
 {
 	return 0;
@@ -483,6 +492,25 @@ bool
 RecoveryInProgress(void)
 {
 	return false;
+}
+
+/* (Everybody here may know everything.) */
+bool
+IsTransactionState(void)
+{
+	return true;
+}
+
+Oid
+GetUserId(void)
+{
+	return BOOTSTRAP_SUPERUSERID;
+}
+
+bool
+has_privs_of_role(Oid member, Oid role)
+{
+	return true;
 }
 
 bool
