@@ -100,6 +100,20 @@ pool_file_path(void)
 				 errhint("A base backup would copy the whole pool; choose a path beside the data directory.")));
 }
 
+static bool
+check_kind(const struct stat *st, PoolRefusal *why)
+{
+	if (!S_ISREG(st->st_mode))
+		return pool_refuse(why, ERRCODE_WRONG_OBJECT_TYPE,
+						   "Set sofort.pool_path to the file itself, not to a symbolic link, directory or device.",
+						   NULL, "sofort pool \"%s\" is not a regular file", pm_pool_file);
+	if (st->st_uid != geteuid() || (st->st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		return pool_refuse(why, ERRCODE_INSUFFICIENT_PRIVILEGE,
+						   "The file must belong to the user of the server and have mode 0600.",
+						   NULL, "sofort pool \"%s\" can be read or written by others", pm_pool_file);
+	return true;
+}
+
 /*
  * Is there a pool file?  *exists says so; false with a reason if what is there
  * cannot be one.
@@ -117,15 +131,7 @@ pool_file_find(bool *exists, PoolRefusal *why)
 		return refuse_errno(why, "access", pm_pool_file, NULL);
 	}
 	*exists = true;
-	if (!S_ISREG(st.st_mode))
-		return pool_refuse(why, ERRCODE_WRONG_OBJECT_TYPE,
-						   "Set sofort.pool_path to the file itself, not to a symbolic link, directory or device.",
-						   NULL, "sofort pool \"%s\" is not a regular file", pm_pool_file);
-	if (st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-		return pool_refuse(why, ERRCODE_INSUFFICIENT_PRIVILEGE,
-						   "The file must belong to the user of the server and have mode 0600.",
-						   NULL, "sofort pool \"%s\" can be read or written by others", pm_pool_file);
-	return true;
+	return check_kind(&st, why);
 }
 
 /* ---- exclusion ---- */
@@ -633,19 +639,31 @@ bool
 pool_file_open(const PoolControl *control, PoolRefusal *why)
 {
 	PoolRoot	root;
+	struct stat st;
 	int			fd;
+	bool		ok;
 
 	fd = open(pm_pool_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return refuse_errno(why, "open", pm_pool_file,
 							"The server's user must own the file and be able to read and write it.");
-	shadow_begin(fd);
-	if (!redo_recover(fd, control, why) || !check_file(fd, control, why) || !recover_by_library(&root, why) ||
-		!map_pool(fd, &root, control, why))
+
+	/* under the name that pool_file_find() has looked at there may be another file now */
+	if (fstat(fd, &st) != 0)
+		ok = refuse_errno(why, "examine", pm_pool_file, NULL);
+	else
+		ok = check_kind(&st, why);
+	if (!ok)
 	{
 		close(fd);
 		return false;
 	}
-	pm_pool_fd = fd;
-	return true;
+	shadow_begin(fd);
+	ok = redo_recover(fd, control, why) && check_file(fd, control, why) &&
+		recover_by_library(&root, why) && map_pool(fd, &root, control, why);
+	if (!ok)
+		close(fd);
+	else
+		pm_pool_fd = fd;
+	return ok;
 }

@@ -10,6 +10,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -415,6 +416,26 @@ test_older_copy(void **state)
 	server_start();
 }
 
+/* The file may have changed since somebody looked at its name. */
+static void
+test_file_is_looked_at_when_open(void **state)
+{
+	PoolControl control;
+	PoolRefusal why;
+	bool		exists;
+
+	memset(&why, 0, sizeof(why));
+	assert_true(control_read(&control, &exists, &why) && exists);
+	assert_true(pool_file_find(&exists, &why) && exists);
+	assert_int_equal(chmod(pm_pool_file, 0640), 0);
+	assert_false(pool_file_open(&control, &why));
+	assert_non_null(strstr(why.message, "can be read or written by others"));
+	assert_int_equal(unlink(pm_pool_file), 0);
+	assert_int_equal(mkfifo(pm_pool_file, 0600), 0);
+	assert_false(pool_file_open(&control, &why));
+	assert_non_null(strstr(why.message, "is not a regular file"));
+}
+
 int
 main(void)
 {
@@ -430,6 +451,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_stop_points, begin, end),
 		cmocka_unit_test_setup_teardown(test_lives, begin, end),
 		cmocka_unit_test_setup_teardown(test_older_copy, begin, end),
+		cmocka_unit_test_setup_teardown(test_file_is_looked_at_when_open, begin, end),
 	};
 
 	if (getenv("UNIT_TEST") != NULL)
