@@ -106,6 +106,7 @@ my %odd = (
 	bytea => [ q{''}, q{'\\x00'}, q{decode(repeat('ff', 100000), 'hex')} ],
 	oid => [ @relations ],
 	regclass => [ @relations ],
+	anyelement => [ 'NULL::hidden.secret_table', 'NULL::hidden.secret_dropped', 'NULL::hidden.secret_heap', 'NULL::hidden.secret_type', 'NULL::mine', '1' ],
 	interval => [ q{'-1 day'}, q{'178000000 years'} ],
 	xid => [ q{'0'}, q{'4294967295'} ], xid8 => [ q{'0'}, q{'18446744073709551615'} ],
 	pg_lsn => [ q{'0/0'}, q{'FFFFFFFF/FFFFFFFF'} ]);
@@ -132,7 +133,7 @@ sub calls_of
 			{
 				my @values = map { my $o = [ 'NULL', @{ $odd{ $types[$_] } || [] } ]; $_ == $i ? $value : $o->[ rand @$o ] } 0 .. $#types;
 				# a literal without an operator: negative numbers, names of relations
-				push @calls, "$function(" . join(', ', map { "($values[$_])::" . ($types[$_] eq 'internal' ? 'text' : $types[$_]) } 0 .. $#types) . ')'
+				push @calls, "$function(" . join(', ', map { $types[$_] eq 'anyelement' ? $values[$_] : "($values[$_])::" . ($types[$_] eq 'internal' ? 'text' : $types[$_]) } 0 .. $#types) . ')'
 				  if $types[$i] ne 'internal' || $value eq 'NULL';
 			}
 		}

@@ -11,12 +11,10 @@
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "sofort/compat/ddl.h"
 #include "sofort/exec/exec.h"
 #include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/txn/kept.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
@@ -59,15 +57,7 @@ sofort_set_dictionary_placement(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot execute %s in a transaction that is kept",
 						"sofort.set_dictionary_placement()")));
-	/* ask before waiting for a lock */
-	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
-					   get_rel_name(relid));
-	rel = try_relation_open(relid, ShareUpdateExclusiveLock);
-	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
+	rel = monitor_open_own_relation(relid, ShareUpdateExclusiveLock);
 	if ((rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW) ||
 		rel->rd_rel->relam != exec_table_am_oid())
 		ereport(ERROR,

@@ -168,6 +168,30 @@ verify_relation(Relation rel, Findings *findings)
 	SetUserIdAndSecContext(save_userid, save_context);
 }
 
+static void
+check_is_own(Oid relid)
+{
+	char		relkind = get_rel_relkind(relid);
+
+	if (relkind != '\0' && !compat_owns_relation(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind), get_rel_name(relid));
+}
+
+Relation
+monitor_open_own_relation(Oid relid, LOCKMODE lockmode)
+{
+	Relation	rel;
+
+	check_is_own(relid);		/* others may not even wait for the lock */
+	rel = try_relation_open(relid, lockmode);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	check_is_own(relid);		/* still, after waiting */
+	return rel;
+}
+
 /* The table of the caller, whom nobody else changes until the end of the transaction */
 static Relation
 open_own_table(Oid relid)
@@ -176,16 +200,7 @@ open_own_table(Oid relid)
 
 	if (RecoveryInProgress())
 		pool_require();
-
-	/* ask before waiting for a lock that stops writers */
-	if (get_rel_relkind(relid) != '\0' && !compat_owns_relation(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
-					   get_rel_name(relid));
-	rel = try_relation_open(relid, AccessShareLock);
-	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
+	rel = monitor_open_own_relation(relid, AccessShareLock);
 	check_is_table(rel);
 	LockRelationOid(relid, ShareLock);
 	return rel;
@@ -263,6 +278,31 @@ put_loss(void *arg, const char *kind, const char *place, const char *problem)
 }
 
 /*
+ * The row type was looked up when the statement was started, and a value of
+ * another type is perhaps no pointer where one is expected.
+ */
+static void
+check_row_type(Relation rel, TupleDesc expected)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		same = desc->natts == expected->natts;
+
+	for (int i = 0; i < desc->natts && same; i++)
+	{
+		Form_pg_attribute a = TupleDescAttr(desc, i);
+		Form_pg_attribute e = TupleDescAttr(expected, i);
+
+		same = a->attisdropped == e->attisdropped && a->atttypid == e->atttypid &&
+			a->atttypmod == e->atttypmod && a->attcollation == e->attcollation &&
+			a->attlen == e->attlen && a->attbyval == e->attbyval && a->attalign == e->attalign;
+	}
+	if (!same)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("table \"%s\" was changed meanwhile", RelationGetRelationName(rel))));
+}
+
+/*
  * The readable rows of a table.  Its row type is that of the argument, whose value
  * does not matter.
  */
@@ -281,10 +321,7 @@ sofort_salvage(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	salvaged.findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	rel = open_own_table(relid);
-	if (salvaged.findings.rsinfo->setDesc->natts != RelationGetNumberOfAttributes(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("table \"%s\" was changed meanwhile", RelationGetRelationName(rel))));
+	check_row_type(rel, salvaged.findings.rsinfo->setDesc);
 	PushActiveSnapshot(GetLatestSnapshot());
 	store_salvage(rel, put_salvaged_row, warn_of_loss, &salvaged);
 	PopActiveSnapshot();

@@ -11,6 +11,7 @@
 
 #include "postgres.h"
 #include "sofort/store/store.h"
+#include "storage/lockdefs.h"
 #include "utils/rel.h"
 
 /*
@@ -24,6 +25,9 @@ extern void monitor_verify_index(Relation rel, StoreDesc *store, Relation index,
 /* May the current user see how this relation is stored and used?  He may if he
  * may SELECT from it or read all statistics. */
 extern bool monitor_may_see_relation(Oid relid);
+
+/* Open and lock a relation of the current user; an error if it is another's. */
+extern Relation monitor_open_own_relation(Oid relid, LOCKMODE lockmode);
 
 /* Space of the pool itself and of transactions that nothing refers to. */
 extern void monitor_verify_pool_space(StoreReport report, void *arg);
