@@ -2,6 +2,47 @@
 
 \echo Use "CREATE EXTENSION sofort" to load this file. \quit
 
+-- ---------------------------------------------------------------------------
+-- A schema that was there already, and whose owner is not a superuser, or that
+-- holds what is not a superuser's: functions beside ours, or made later, would be
+-- taken for ours by superusers who call them.
+-- ---------------------------------------------------------------------------
+
+DO $$
+DECLARE
+    path pg_catalog.text := pg_catalog.current_setting('search_path');
+    home pg_catalog.oid := '@extschema@'::pg_catalog.regnamespace;
+    what pg_catalog.text;
+    whose pg_catalog.text;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    SELECT pg_catalog.pg_describe_object(o.class, o.id, 0), pg_catalog.pg_get_userbyid(o.owner) INTO what, whose
+    FROM (
+        SELECT 'pg_namespace'::regclass, oid, nspowner FROM pg_catalog.pg_namespace WHERE oid = home
+        UNION ALL SELECT 'pg_class'::regclass, oid, relowner FROM pg_catalog.pg_class WHERE relnamespace = home
+        UNION ALL SELECT 'pg_proc'::regclass, oid, proowner FROM pg_catalog.pg_proc WHERE pronamespace = home
+        UNION ALL SELECT 'pg_type'::regclass, oid, typowner FROM pg_catalog.pg_type WHERE typnamespace = home
+        UNION ALL SELECT 'pg_operator'::regclass, oid, oprowner FROM pg_catalog.pg_operator WHERE oprnamespace = home
+        UNION ALL SELECT 'pg_opclass'::regclass, oid, opcowner FROM pg_catalog.pg_opclass WHERE opcnamespace = home
+        UNION ALL SELECT 'pg_opfamily'::regclass, oid, opfowner FROM pg_catalog.pg_opfamily WHERE opfnamespace = home
+        UNION ALL SELECT 'pg_collation'::regclass, oid, collowner FROM pg_catalog.pg_collation WHERE collnamespace = home
+        UNION ALL SELECT 'pg_conversion'::regclass, oid, conowner FROM pg_catalog.pg_conversion WHERE connamespace = home
+        UNION ALL SELECT 'pg_statistic_ext'::regclass, oid, stxowner FROM pg_catalog.pg_statistic_ext WHERE stxnamespace = home
+        UNION ALL SELECT 'pg_ts_config'::regclass, oid, cfgowner FROM pg_catalog.pg_ts_config WHERE cfgnamespace = home
+        UNION ALL SELECT 'pg_ts_dict'::regclass, oid, dictowner FROM pg_catalog.pg_ts_dict WHERE dictnamespace = home
+    ) o (class, id, owner)
+    LEFT JOIN pg_catalog.pg_roles r ON r.oid = o.owner
+    WHERE r.rolsuper IS NOT TRUE
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'schema "@extschema@" is not fit for the extension "sofort"',
+            DETAIL = pg_catalog.format('Of role "%s", which is not a superuser: %s.', whose, what),
+            HINT = 'Drop the schema: CREATE EXTENSION makes it. Or drop what others have in it, and take it over with ALTER SCHEMA.';
+    END IF;
+    PERFORM pg_catalog.set_config('search_path', path, true);
+END $$;
+
 COMMENT ON SCHEMA @extschema@ IS 'views and checks of sofort';
 
 -- ---------------------------------------------------------------------------

@@ -74,6 +74,55 @@ foreach my $function ('sofort.salvage(NULL::t)', q{sofort.salvage_report('t')}, 
 	$alterer->{run}->finish;
 }
 $session->{run}->finish;
+
+# ---- a schema prepared for the extension ----
+sql('CREATE ROLE owner LOGIN; CREATE DATABASE prepared OWNER owner');
+my $fake = q{CREATE FUNCTION sofort.verify(text, OUT relation regclass, OUT kind text, OUT place text, OUT problem text) RETURNS SETOF record LANGUAGE sql AS
+	$$ SELECT 'pg_class'::regclass, current_user::text, 'fake', 'fake' $$};
+my $attack = session_on($node, 'owner', 'prepared');
+my $refused = qr/^55000: schema "sofort" is not fit for the extension/;
+sub create_extension { return $node->error_of('CREATE EXTENSION sofort', 'prepared'); }
+
+say_to($attack, 'CREATE SCHEMA sofort');
+like(create_extension(), $refused, 'an empty schema of another role');
+say_to($attack, $fake);
+like(create_extension(), $refused, 'a schema of another role with a function');
+sql('ALTER SCHEMA sofort OWNER TO current_user', 'prepared');
+like(create_extension(), $refused, 'own schema with a function of another role');
+sql('DROP SCHEMA sofort CASCADE; CREATE SCHEMA sofort; GRANT ALL ON SCHEMA sofort TO owner', 'prepared');
+my %objects = (
+	FUNCTION => [ $fake, 'sofort.verify(text)' ],
+	TABLE => [ 'CREATE TABLE sofort.pg_class (a int)', 'sofort.pg_class' ],
+	VIEW => [ 'CREATE VIEW sofort.v AS SELECT 1', 'sofort.v' ],
+	SEQUENCE => [ 'CREATE SEQUENCE sofort.s', 'sofort.s' ],
+	TYPE => [ q{CREATE TYPE sofort.text AS ENUM ('a')}, 'sofort.text' ],
+	DOMAIN => [ 'CREATE DOMAIN sofort.d AS int', 'sofort.d' ],
+	AGGREGATE => [ 'CREATE AGGREGATE sofort.a (int) (SFUNC = int4pl, STYPE = int)', 'sofort.a(int)' ],
+	OPERATOR => [ 'CREATE OPERATOR sofort.=== (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)', 'sofort.=== (int, int)' ],
+	COLLATION => [ 'CREATE COLLATION sofort.c FROM "C"', 'sofort.c' ],
+	CONVERSION => [ q{CREATE CONVERSION sofort.c FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8}, 'sofort.c' ],
+	'TEXT SEARCH CONFIGURATION' => [ 'CREATE TEXT SEARCH CONFIGURATION sofort.c (COPY = simple)', 'sofort.c' ],
+	'TEXT SEARCH DICTIONARY' => [ 'CREATE TEXT SEARCH DICTIONARY sofort.d (TEMPLATE = simple)', 'sofort.d' ],
+	STATISTICS => [ 'CREATE STATISTICS sofort.x (ndistinct) ON a, b FROM public.base', 'sofort.x' ]);
+say_to($attack, 'CREATE TABLE public.base (a int, b int)');
+foreach my $kind (sort keys %objects)
+{
+	my ($create, $name) = @{ $objects{$kind} };
+	is(say_to($attack, $create), '', "a $kind of another role in it");
+	like(create_extension(), $refused, 'is noticed');
+	is($node->error_of("ALTER $kind $name OWNER TO pg_monitor", 'prepared'), '', 'given to a predefined role');
+	like(create_extension(), $refused, 'it is noticed, too');
+	sql("ALTER $kind $name OWNER TO current_user", 'prepared');
+	is($node->error_of("CREATE EXTENSION sofort; DROP EXTENSION sofort", 'prepared'), '', 'own ones are not in the way');
+	sql("DROP $kind $name", 'prepared');
+}
+sql('CREATE EXTENSION sofort', 'prepared');
+is(sql('SELECT count(*) FROM sofort.pool', 'prepared'), 1, 'an empty schema of a superuser will do');
+sql('DROP EXTENSION sofort; CREATE EXTENSION sofort; DROP EXTENSION sofort; DROP SCHEMA sofort; CREATE EXTENSION sofort', 'prepared');
+is(sql('SHOW search_path', 'prepared'), '"$user", public', 'the search path is as it was');
+is(sql(q{SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = 'sofort'}, 'prepared'), 't', 'without a schema it makes its own');
+$attack->{run}->finish;
+
 unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC|TRAP/, 'no process has died');
 
 $node->stop;

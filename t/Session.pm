@@ -12,9 +12,9 @@ our @EXPORT = qw(session_on send_to answer say_to);
 
 sub session_on
 {
-	my ($node, $user) = @_;
+	my ($node, $user, $database) = @_;
 	my %s = (in => '', out => '', err => '', n => 0);
-	$s{run} = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $node->connstr('postgres') . ($user ? " user=$user" : '') ],
+	$s{run} = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $node->connstr($database || 'postgres') . ($user ? " user=$user" : '') ],
 		'<', \$s{in}, '>', \$s{out}, '2>', \$s{err});
 	return \%s;
 }
