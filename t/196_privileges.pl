@@ -75,6 +75,18 @@ foreach my $function ('sofort.salvage(NULL::t)', q{sofort.salvage_report('t')}, 
 }
 $session->{run}->finish;
 
+# ---- the search path of whoever verifies ----
+SKIP:
+{
+	skip 'PostgreSQL builds indexes with the search path of its user', 1 if $node->pg_version < 17;
+	sql(q{CREATE FUNCTION public.looks(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+			IF current_setting('search_path') <> 'pg_catalog, pg_temp' THEN RAISE 'search path %', current_setting('search_path'); END IF; RETURN $1; END $$;
+		CREATE TABLE public.looked (a int) USING sofort; INSERT INTO public.looked SELECT generate_series(1, 10);
+		CREATE INDEX ON public.looked USING sofort_index (public.looks(a)) WHERE public.looks(a) > 3;
+		CREATE INDEX ON public.looked USING sofort_index (a) INCLUDE (a) WHERE public.looks(a) > 3});
+	is(sql(q{SET search_path = public; SELECT * FROM sofort.verify('looked'); SHOW search_path}), 'public', 'is not the one of the functions of indexes, and stays');
+}
+
 # ---- a schema prepared for the extension ----
 sql('CREATE ROLE owner LOGIN; CREATE DATABASE prepared OWNER owner');
 my $fake = q{CREATE FUNCTION sofort.verify(text, OUT relation regclass, OUT kind text, OUT place text, OUT problem text) RETURNS SETOF record LANGUAGE sql AS

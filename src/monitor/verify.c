@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "parser/parse_type.h"
 #include "sofort/compat/ddl.h"
+#include "sofort/compat/indexam.h"
 #include "sofort/exec/exec.h"
 #include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
@@ -139,6 +140,7 @@ verify_relation(Relation rel, Findings *findings)
 	GetUserIdAndSecContext(&save_userid, &save_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner, save_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
+	compat_restrict_search_path();
 
 	pool_require();
 	txn_resolve_leftovers();
