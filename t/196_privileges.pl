@@ -75,6 +75,22 @@ foreach my $function ('sofort.salvage(NULL::t)', q{sofort.salvage_report('t')}, 
 }
 $session->{run}->finish;
 
+# ---- functions of indexes that a background worker rebuilds: it is nobody's session, and might do anything ----
+$session = session_on($node, 'plain');
+is(say_to($session, q{
+CREATE FUNCTION rise() RETURNS int LANGUAGE plpgsql AS $$ BEGIN ALTER ROLE plain SUPERUSER; RETURN 0; EXCEPTION WHEN OTHERS THEN RETURN 0; END $$;
+CREATE FUNCTION zero(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN work.rise(); END $$;
+CREATE TABLE ladder (a int) USING sofort;
+INSERT INTO ladder SELECT generate_series(1, 100);
+CREATE INDEX by_constant ON ladder USING sofort_index ((a + work.zero(1)));
+CREATE INDEX by_column ON ladder USING sofort_index (work.zero(a));
+CREATE INDEX by_predicate ON ladder USING sofort_index (a) WHERE a > work.zero(1)}), '', 'indexes whose functions make their owner a superuser, if they can');
+$session->{run}->finish;
+$node->restart;
+ok($node->wait_until(q{SELECT count(*) = 3 AND (SELECT phase FROM sofort.recovery) = 'finished' FROM sofort.recovery_order WHERE relation = 'work.ladder'::regclass AND rebuilt_as IS NOT NULL}),
+	'background workers have rebuilt them');
+is(sql(q{SELECT rolsuper FROM pg_roles WHERE rolname = 'plain'}), 'f', 'they cannot');
+
 # ---- the search path of whoever verifies ----
 SKIP:
 {

@@ -146,14 +146,16 @@ build_from_table(IndexKeys *keys)
 {
 	Relation	index = keys->index;
 	OwnerContext owner;
-	struct IndexInfo *info = BuildIndexInfo(index);
+	struct IndexInfo *info;
 	double		heap_tuples;
 
+	/* already this calls functions: it simplifies the expressions */
+	become_owner(&owner, index);
+	info = BuildIndexInfo(index);
 	info->ii_Unique = false;
 	info->ii_ExclusionOps = NULL;
 	info->ii_Concurrent = false;
 	info->ii_ParallelWorkers = 0;
-	become_owner(&owner, index);
 	keys->tree = build_tree(keys, owner.heap, info, placement_for_rebuild(index), false, true,
 							am_fillfactor(index), &heap_tuples);
 	registry_publish(keys->shared, keys->tree, &keys->format);
