@@ -296,7 +296,8 @@ start_pool(PoolRefusal *why)
 		return pool_refuse(why, ERRCODE_UNDEFINED_FILE,
 						   "Restart the server after restoring the file.", NULL,
 						   "file \"%s\" has disappeared", control_file());
-	else if (!pool_check_superblock(PoolSuper, &control, why) ||
+	else if (!redo_recover_doubtful(&control, why) ||
+			 !pool_check_superblock(PoolSuper, &control, why) ||
 			 !pool_check_agreement(PoolSuper, &control, why))
 		return false;
 	if (!arena_reserve(why))

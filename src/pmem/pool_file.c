@@ -175,6 +175,28 @@ pool_file_lock(PoolRefusal *why)
 	return true;
 }
 
+/*
+ * A word in the lock file: like the page cache of the pool it outlives all processes,
+ * and after a power cut it does not matter.
+ */
+bool
+pool_file_word(pg_atomic_uint32 **word, PoolRefusal *why)
+{
+	uint32		value = 0;
+	void	   *p;
+
+	/* written, so that it is in no hole: a store into one may be a SIGBUS */
+	errno = ENOSPC;
+	if (pread(lock_fd, &value, sizeof(value), 0) < 0 ||
+		pwrite(lock_fd, &value, sizeof(value), 0) != sizeof(value))
+		return refuse_errno(why, "write the lock file of", pm_pool_file, "Free space on the file system that holds the pool.");
+	p = mmap(NULL, sizeof(value), PROT_READ | PROT_WRITE, MAP_SHARED, lock_fd, 0);
+	if (p == MAP_FAILED)
+		return refuse_errno(why, "map the lock file of", pm_pool_file, NULL);
+	*word = p;
+	return true;
+}
+
 /* ---- medium ---- */
 
 static bool

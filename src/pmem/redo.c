@@ -20,6 +20,7 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -65,6 +66,13 @@ static RedoShared *redo = NULL;
 
 /* Set by the postmaster, inherited */
 static int	redo_fd = -1;
+
+/*
+ * The same, and outlives all processes: nobody saw the last synchronisation of the pool
+ * file succeed.  The kernel reports a failure once, and takes the pages for clean from
+ * then on.
+ */
+static pg_atomic_uint32 *in_doubt = NULL;
 
 /* Of this process: chunks were written that are not synchronised. */
 static bool unsynced = false;
@@ -148,6 +156,42 @@ redo_chunk_crc(const RedoChunk *chunk)
 
 /* ---- checkpoints ---- */
 
+/*
+ * Around each synchronisation of the pool file: in doubt meanwhile, because who is killed
+ * before he has looked at the result may be the only one to whom a failure was reported.
+ * (A signal that would end us waits for the result.)
+ */
+static sigset_t before_sync;
+
+static void
+begin_sync(void)
+{
+	sigset_t	all;
+
+	sigfillset(&all);
+	(void) sigprocmask(SIG_SETMASK, &all, &before_sync);
+	pg_atomic_write_u32(in_doubt, 1);
+}
+
+/* rc: of fdatasync().  False: errno */
+static bool
+end_sync(int rc)
+{
+	int			err = errno;
+
+	if (rc == 0)
+		pg_atomic_write_u32(in_doubt, 0);
+	(void) sigprocmask(SIG_SETMASK, &before_sync, NULL);
+	errno = err;
+	return rc == 0;
+}
+
+static bool
+was_in_doubt(void)
+{
+	return in_doubt != NULL && pg_atomic_read_u32(in_doubt) != 0;
+}
+
 /* Header into the block of its turn; false: errno */
 static bool
 write_header(RedoHeader *header)
@@ -196,7 +240,9 @@ checkpoint_since(uint64 seen)
 		position = pg_atomic_read_u64(&redo->head);
 		SpinLockRelease(&redo->mutex);
 		wait_for_writers(position);
-		if (fdatasync(pm_pool_fd) != 0)
+		Assert(!was_in_doubt());	/* who failed has kept the lock */
+		begin_sync();
+		if (!end_sync(fdatasync(pm_pool_fd)))
 			panic("synchronize", pm_pool_file);
 		redo->header.start = position;
 		if (!write_header(&redo->header))
@@ -477,7 +523,15 @@ end_log(int code, Datum arg)
 
 	if (MyProcPid != (int) DatumGetInt32(arg))
 		return;
-	if (fdatasync(pm_pool_fd) != 0 || !set_nonce(none))
+	if (was_in_doubt())
+	{
+		ereport(LOG,
+				(errmsg("sofort pool \"%s\" could not be written back", pm_pool_file),
+				 errdetail("The next start replays its redo log.")));
+		return;
+	}
+	begin_sync();
+	if (!end_sync(fdatasync(pm_pool_fd)) || !set_nonce(none))
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not synchronize sofort pool \"%s\": %m", pm_pool_file)));
@@ -486,8 +540,71 @@ end_log(int code, Datum arg)
 }
 
 /*
+ * After a crash of one backend, before anybody reads the pool.  What is in memory is
+ * newer than the log, and redo_begin() gives that up; but not if the pool file may
+ * have pages that the kernel could not write, and will not write again.
+ */
+bool
+redo_recover_doubtful(const PoolControl *control, PoolRefusal *why)
+{
+	return !was_in_doubt() || redo_recover(pm_pool_fd, control, why);
+}
+
+static bool
+refuse_errno(PoolRefusal *why, const char *action)
+{
+	return pool_refuse(why, ERRCODE_IO_ERROR, "Make sure that the file can be written, and restart the server.",
+					   NULL, "could not %s sofort pool \"%s\": %s", action, pm_pool_file, strerror(errno));
+}
+
+/*
+ * Make all pages dirty that are in memory.  One that the kernel wrongly takes for clean
+ * could change back under whoever has read it, what was replayed excepted.
+ */
+static bool
+write_again(void)
+{
+	static unsigned char resident[1024];
+	static char page[4096];
+	const uint64 step = sizeof(resident) * sizeof(page);
+	uint64		npages = 0;
+
+	for (int e = 0; e < pm_nextents; e++)
+	{
+		uint64		end = granule_offset(e, Min(words_prepared(e), pm_extent[e].ngranules));
+
+		for (uint64 at = pm_extent[e].offset; at < end; at += step)
+		{
+			uint64		len = Min(step, end - at);
+
+			if (mincore(PoolBase + at, len, resident) != 0)
+				return false;
+			for (uint64 i = 0; i < len / sizeof(page); i++)
+			{
+				uint64		offset = at + i * sizeof(page);
+
+				if ((resident[i] & 1) == 0)
+					continue;
+				memcpy(page, PoolBase + offset, sizeof(page));
+				errno = ENOSPC;
+				if (pwrite(pm_pool_fd, page, sizeof(page), (off_t) offset) == sizeof(page))
+					npages++;
+				else if (errno != ENOSPC && errno != EDQUOT)
+					return false;
+				/* else it is in a hole: nobody uses it */
+			}
+		}
+	}
+	ereport(LOG,
+			(errmsg("sofort pool \"%s\" was perhaps not written back: " UINT64_FORMAT " pages are written again",
+					pm_pool_file, npages)));
+	return true;
+}
+
+/*
  * Begin a new, empty log, in the postmaster, before anybody flushes anything.
- * After a crash of one backend what is in memory is newer than the old log.
+ * After a crash of one backend what is in memory is newer than the old log, or that
+ * has been replayed.
  * Order: file written back | nonce 0 | header | nonce.
  */
 bool
@@ -499,10 +616,13 @@ redo_begin(const uint8 *pool_id, PoolRefusal *why)
 	uint64		bytes = (uint64) sofort_redo_size_mb << 20;
 
 	redo->nblocks = bytes / REDO_BLOCK - 2;
-	if (fdatasync(pm_pool_fd) != 0)
-		panic("synchronize", pm_pool_file);
-	if (!set_nonce(none))
-		panic("synchronize", pm_pool_file);
+	if (in_doubt == NULL && !pool_file_word(&in_doubt, why))
+		return false;
+	if (was_in_doubt() && !write_again())
+		return refuse_errno(why, "write");
+	begin_sync();
+	if (!end_sync(fdatasync(pm_pool_fd)) || !set_nonce(none))
+		return refuse_errno(why, "synchronize");
 
 	header->magic = REDO_MAGIC;
 	header->layout_version = SOFORT_LAYOUT_VERSION;
@@ -521,7 +641,7 @@ redo_begin(const uint8 *pool_id, PoolRefusal *why)
 						   "Free space on the file system that holds the pool, or lower sofort.redo_size.",
 						   NULL, "could not write file \"%s\": %s", redo_path(), strerror(errno));
 	if (!set_nonce(header->nonce))
-		panic("synchronize", pm_pool_file);
+		return refuse_errno(why, "synchronize");
 	if (!exit_registered)
 		on_proc_exit(end_log, Int32GetDatum(MyProcPid));
 	exit_registered = true;

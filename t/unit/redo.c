@@ -37,6 +37,7 @@
 #define AREA_GRANULES	8
 #define AREA			((Size) AREA_GRANULES * PM_GRANULE)
 #define AREA_LINES		(AREA / PM_LINE)
+#define AREA_PAGES		(AREA / PAGE)
 #define MOST_UNSYNCED	64
 
 /* Of all lives */
@@ -64,6 +65,15 @@ typedef struct Shared
 	bool		header_open[2];
 	char		header_before[2][PAGE];
 	bool		log_named;		/* its directory was synchronised */
+
+	/*
+	 * The next synchronisation of the pool file, or write of a chunk, fails.  The file's
+	 * pages count as clean then: none is written that is not dirtied again.
+	 */
+	bool		fail_sync;
+	bool		fail_chunk;
+	bool		clean[AREA_PAGES];
+	char		failed[AREA];	/* what they held */
 
 	/* each call into the kernel is an event: end the life before the nth; 0: do not */
 	uint64		cut_at;
@@ -124,12 +134,40 @@ read_at(const char *path, char *to, Size bytes, uint64 at)
 	close(fd);
 }
 
-/* The pool file is durable as it is. */
+/* The pool file is durable as it is, but for what the kernel takes for clean. */
 static void
 note_synced(void)
 {
-	read_at(sofort_pool_path, shared->synced, AREA, shared->area);
+	static char now[AREA];
+
+	read_at(sofort_pool_path, now, AREA, shared->area);
+	for (uint64 i = 0; i < AREA_PAGES; i++)
+	{
+		if (shared->clean[i] && memcmp(now + i * PAGE, shared->failed + i * PAGE, PAGE) == 0)
+			continue;
+		shared->clean[i] = false;
+		memcpy(shared->synced + i * PAGE, now + i * PAGE, PAGE);
+	}
 	read_at(sofort_pool_path, shared->super_synced, PAGE, shared->super);
+}
+
+static void
+note_failed(void)
+{
+	read_at(sofort_pool_path, shared->failed, AREA, shared->area);
+	for (uint64 i = 0; i < AREA_PAGES; i++)
+		shared->clean[i] = memcmp(shared->failed + i * PAGE, shared->synced + i * PAGE, PAGE) != 0;
+}
+
+/* Pages that are written are dirty again, also if nothing in them changes. */
+static void
+note_written(off_t at, size_t n)
+{
+	for (uint64 page = (uint64) at / PAGE; page * PAGE < (uint64) at + n; page++)
+	{
+		if (page >= shared->area / PAGE && page - shared->area / PAGE < AREA_PAGES)
+			shared->clean[page - shared->area / PAGE] = false;
+	}
 }
 
 /* (No power fails but ours: the files themselves need not be synchronised.) */
@@ -141,6 +179,13 @@ redo_fdatasync(int fd, const RedoCall *site)
 		return 0;
 	if (is_file(fd, sofort_pool_path) && shared->area != 0)
 	{
+		if (shared->fail_sync)
+		{
+			shared->fail_sync = false;
+			note_failed();
+			errno = EIO;
+			return -1;
+		}
 		note_synced();
 		shared->checkpoints++;
 	}
@@ -167,9 +212,13 @@ redo_msync(void *p, size_t n, int flags, const RedoCall *site)
 ssize_t
 redo_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-	if (!is_file(fd, sofort_pool_path) || n < PM_LINE)
+	bool		pool = is_file(fd, sofort_pool_path);
+
+	if (!pool || n < PM_LINE)
 		event();
-	if (is_file(fd, log_name()) && at < 2 * REDO_BLOCK)
+	if (pool)
+		note_written(at, n);
+	else if (is_file(fd, log_name()) && at < 2 * REDO_BLOCK)
 	{
 		for (int i = (int) (at / REDO_BLOCK); i < 2 && (off_t) i * REDO_BLOCK < at + (off_t) n; i++)
 		{
@@ -193,6 +242,12 @@ redo_pwritev2(int fd, const struct iovec *io, int n, off_t at, int flags, const 
 	shared->unsynced[shared->nunsynced++].bytes = io->iov_len;
 	rc = pwritev2(fd, io, n, at, 0);
 	event();
+	if (shared->fail_chunk)
+	{
+		shared->fail_chunk = false;
+		errno = EIO;
+		return -1;
+	}
 	/* this one alone; redo.c synchronises those before it */
 	if ((flags & RWF_DSYNC) && site != lost)
 		shared->nunsynced--;
@@ -394,13 +449,41 @@ cut_pool_file(void)
 	check(fd >= 0);
 	for (Size at = 0; at < AREA; at += PAGE)
 	{
-		if (random_below(3) != 0)
+		if (shared->clean[at / PAGE] || random_below(3) != 0)
 			check(pwrite(fd, shared->synced + at, PAGE, (off_t) (shared->area + at)) == PAGE);
 	}
 	if (random_below(2))
 		check(pwrite(fd, shared->super_synced, PAGE, (off_t) shared->super) == PAGE);
 	close(fd);
+	memset(shared->clean, 0, sizeof(shared->clean));
 	note_synced();
+
+	/* The word in the lock file is what it was at some time. */
+	if (random_below(2))
+	{
+		char		path[MAXPGPATH + 8];
+
+		snprintf(path, sizeof(path), "%s.lock", sofort_pool_path);
+		check(truncate(path, 0) == 0);
+	}
+}
+
+/* The kernel needs memory: pages that count as clean are read again when they are used. */
+static void
+evict_pages(void)
+{
+	int			fd = open(sofort_pool_path, O_RDWR);
+
+	check(fd >= 0);
+	for (Size at = 0; at < AREA; at += PAGE)
+	{
+		if (shared->clean[at / PAGE] && random_below(2))
+		{
+			check(pwrite(fd, shared->synced + at, PAGE, (off_t) (shared->area + at)) == PAGE);
+			memcpy(shared->failed + at, shared->synced + at, PAGE);
+		}
+	}
+	close(fd);
 }
 
 /* Headers and chunks that were not synchronised: whole, or each block there, or not, or half */
@@ -471,6 +554,56 @@ restarted_life(uint64 steps)
 	if (!server_try_start())
 		_exit(2);
 	load(10);
+}
+
+/*
+ * A backend meets an error of the disk and dies of that, PANIC.  The server goes on, or it
+ * ends (restart_after_crash), or all else dies, too.
+ */
+static void
+failed_life(uint64 steps)
+{
+	bool		chunk = random_below(3) == 0;
+	pid_t		pid;
+	int			status;
+
+	check_area();
+	load(steps / 2);
+	redo_checkpoint();
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+	{
+		close(STDERR_FILENO);	/* the PANIC */
+		load(steps);
+		shared->fail_sync = !chunk;
+		shared->fail_chunk = chunk;
+		if (chunk)
+		{
+			store_line(1);
+			flush_line(1);
+			drain();
+		}
+		else
+			redo_checkpoint();
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status))
+		_exit(7);
+	evict_pages();
+	switch (random_below(3))
+	{
+		case 0:
+			return;
+		case 1:
+			server_stop();
+			return;
+	}
+	begin_counting();
+	if (!server_try_start())
+		_exit(2);
+	check_area();
+	load(random_below(30));
 }
 
 /* It ends in order: the pool file is complete alone. */
@@ -552,6 +685,22 @@ test_power_cuts(void **state)
 	assert_true(shared->chunks > 1000);
 	/* the ring was used again and again */
 	assert_true(shared->checkpoints > 15);
+}
+
+/* What the kernel could not write it takes for clean: the log is needed until all is written again. */
+static void
+test_failed_writes(void **state)
+{
+	life(first_life, 40, 0);
+	for (int i = 0; i < 24; i++)
+	{
+		cut_pool_file();
+		cut_log();
+		life(failed_life, 10 + random_below(100), i % 3 != 0 ? 0 : 1 + random_below(20));
+		/* and when it has recovered, all are killed: the file is as it was */
+		if (i % 4 == 0)
+			life(next_life, random_below(10), 0);
+	}
 }
 
 /* More is flushed than a chunk holds, and then a word is published. */
@@ -777,6 +926,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_power_cuts, begin, end),
+		cmocka_unit_test_setup_teardown(test_failed_writes, begin, end),
 		cmocka_unit_test_setup_teardown(test_large_publication, begin, end),
 		cmocka_unit_test_setup_teardown(test_lost_page, begin, end),
 		cmocka_unit_test_setup_teardown(test_lost_chunk, begin, end),
