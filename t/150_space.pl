@@ -12,7 +12,7 @@ use SofortNode;
 use Test::More;
 
 my $node = SofortNode->new('space');
-$node->init(conf => [ 'autovacuum = off', 'jit = off', "sofort.pool_size = '1GB'" ]);
+$node->init(conf => [ 'autovacuum = off', 'jit = off', 'max_prepared_transactions = 1', "sofort.pool_size = '1GB'" ]);
 $node->start;
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
@@ -386,6 +386,37 @@ foreach my $how ('DROP TABLE x', 'TRUNCATE x; DROP TABLE x', 'BEGIN; DROP TABLE 
 		sql("CREATE TABLE x (id int PRIMARY KEY, v text) USING sofort; INSERT INTO x SELECT i, repeat('x', i % 300) FROM generate_series(1, 5000) i; UPDATE x SET v = v || 'y'; $how");
 	}
 	is(sql('SELECT used_bytes FROM sofort.pool'), $used, "$how: as many bytes are used as before");
+}
+
+# ---- row locks in a table that goes: the pool's file shrinks all the same ----
+# (What has been given back to the file system must not be touched again.)
+{
+	my $make = q{CREATE TABLE x (id int, v text) USING sofort; INSERT INTO x SELECT i, 'row' FROM generate_series(1, 100000) i};
+	my $lock = 'SELECT count(*) FROM (SELECT FROM x FOR UPDATE) l';
+	my $file = sub { return (stat($node->pool_file))[12] * 512; };
+	my $least;
+	sql("$make; DROP TABLE x");
+	$least = $file->();
+	sql($make);
+	cmp_ok($file->(), '>', $least + 1_000_000, 'the table takes space in the file');
+	sql('DROP TABLE x');
+	cmp_ok($file->(), '<=', $least + 200_000, 'which comes back');
+	foreach my $case (
+		[ 'DROP', "$make; BEGIN; $lock; DROP TABLE x; COMMIT" ],
+		[ 'DROP, locked in subtransactions', "$make; BEGIN; SAVEPOINT a; $lock; RELEASE a; SAVEPOINT b; DROP TABLE x; RELEASE b; COMMIT" ],
+		[ 'TRUNCATE', "$make; BEGIN; $lock; TRUNCATE x; COMMIT" ],
+		[ 'ROLLBACK of CREATE TABLE', "BEGIN; $make; $lock; ROLLBACK" ],
+		[ 'ROLLBACK TO before CREATE TABLE', "BEGIN; SAVEPOINT a; $make; $lock; ROLLBACK TO a; CREATE TABLE y (i int) USING sofort; INSERT INTO y VALUES (1); COMMIT; DROP TABLE y" ],
+		[ 'a rewrite, and DROP', "$make; BEGIN; $lock; ALTER TABLE x ALTER v TYPE varchar(2) USING 'x'; $lock; DROP TABLE x; COMMIT" ],
+		[ 'DROP in a prepared transaction', "$make; BEGIN; $lock; DROP TABLE x; PREPARE TRANSACTION 'x'; COMMIT PREPARED 'x'" ],
+		[ 'ROLLBACK PREPARED of CREATE TABLE', "BEGIN; $make; $lock; PREPARE TRANSACTION 'x'; ROLLBACK PREPARED 'x'" ])
+	{
+		my ($what, $sql) = @$case;
+		sql($sql);
+		sql('DROP TABLE x') if $what eq 'TRUNCATE';
+		cmp_ok($file->(), '<=', $least + 200_000, "$what: the file is as small as before");
+	}
+	is($node->verify_problems, '', 'row locks in tables that are gone: verify');
 }
 
 # ---- counts of rows, also after a crash ----

@@ -140,6 +140,8 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 static void
 drop_store(StoreId store)
 {
+	/* before its pages go: who touches one then gets an empty one, unaccounted for */
+	txn_forget_locks(store);
 	registry_drop(store);
 }
 

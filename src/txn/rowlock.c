@@ -946,8 +946,8 @@ rowlock_release(SubTransactionId from_sub)
 }
 
 /*
- * The store's blocks are freed at once (not at commit): LOCK words in them must
- * not be touched any more.
+ * The store's blocks are freed, now or before rowlock_release(): LOCK words in them
+ * must not be touched any more.  (Entries of the lock table name the row only.)
  */
 void
 txn_forget_locks(StoreId store)

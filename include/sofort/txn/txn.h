@@ -319,10 +319,7 @@ extern void txn_carry_lockers(const TxnRow *from, const TxnRow *to);
  */
 extern TM_Result txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode);
 
-/*
- * The blocks of this store are about to be freed at once, not at commit
- * (store_truncate_now): row locks in them are forgotten.
- */
+/* The blocks of this store are about to be freed: row locks in them are forgotten. */
 extern void txn_forget_locks(StoreId store);
 
 /* ---- speculative insertion ---- */
