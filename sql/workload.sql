@@ -125,6 +125,61 @@ CREATE FUNCTION loud() RETURNS int IMMUTABLE LANGUAGE plpgsql AS
 SELECT count(*) FROM item WHERE id = loud() AND id < loud();
 SELECT count(*) FROM item WHERE id = loud() AND id < loud();
 
+-- functions that planning evaluates are called as often as on a heap table ...
+CREATE TABLE heap_item (LIKE item) USING heap;
+INSERT INTO heap_item SELECT * FROM item;
+CREATE UNIQUE INDEX ON heap_item (id);
+CREATE UNIQUE INDEX ON heap_item (code);
+ANALYZE item, heap_item;
+CREATE SEQUENCE calls;
+CREATE FUNCTION five() RETURNS int STABLE LANGUAGE plpgsql AS
+	'BEGIN PERFORM nextval(''workload_test.calls''); RETURN 5; END';
+CREATE FUNCTION pure_five() RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN PERFORM nextval(''workload_test.calls''); RETURN 5; END';
+CREATE FUNCTION as_sql(x int) RETURNS int STABLE LANGUAGE sql AS 'SELECT x + workload_test.five()';
+CREATE FUNCTION calls_of(stmt text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM setval('calls', 1);
+	EXECUTE stmt;
+	RETURN nextval('calls') - 2;
+END $$;
+CREATE FUNCTION calls_and_heaps(stmt text) RETURNS text LANGUAGE sql AS $$
+	SELECT calls_of(format(stmt, 'item')) || ' ' || calls_of(format(stmt, 'heap_item'))
+$$;
+SELECT calls_and_heaps(stmt) FROM unnest(ARRAY[
+	'SELECT place FROM %s WHERE id = five()',
+	'UPDATE %s SET note = note WHERE id = five() + 1',
+	'SELECT place FROM %s WHERE id = pure_five() AND place >= 0',
+	'SELECT place FROM %s WHERE id = as_sql(1)',
+	'SELECT place FROM %s WHERE id = (SELECT five())',
+	'SELECT place FROM %s WHERE id = ANY (ARRAY[five(), 7])',
+	'SELECT place FROM %s JOIN (SELECT 1 AS one) x ON id = as_sql(one)',
+	'SELECT place FROM %s WHERE id = five() AND place_of(id) >= 0',
+	'EXPLAIN SELECT FROM %1$s a FULL JOIN %1$s b ON pure_five() = 5']) stmt;
+CREATE UNIQUE INDEX item_partial ON item (note) WHERE place > pure_five();
+INSERT INTO item VALUES (-9, 9, 'z9', 'n90') ON CONFLICT (note) WHERE place > pure_five() DO NOTHING;
+-- ... and it is known which index such statements use
+SELECT place FROM item WHERE code = 'c' || five() AND place + 0 >= 0;
+SELECT place FROM item WHERE code = 'c' || five() AND place + 0 >= 0;
+SELECT * FROM usage WHERE index::text = 'item_code_key' AND executions = 2 AND command = 'SELECT';
+
+-- exploring that fails is not tried again by the next execution; here, by a
+-- function that is called for common values, and fails when planning has called it
+CREATE FUNCTION tired(int, int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	IF nextval('workload_test.calls') > current_setting('workload.calls')::int THEN
+		RAISE 'tired';
+	END IF;
+	RETURN $1 = $2;
+END $$;
+CREATE OPERATOR === (FUNCTION = tired, LEFTARG = int, RIGHTARG = int, RESTRICT = eqsel);
+SET workload.calls = 1000000;
+SELECT calls_of('EXPLAIN SELECT FROM heap_item WHERE place === 5 AND id > 0') + 1 AS calls \gset
+SELECT :calls > 1 AS some;
+SELECT set_config('workload.calls', :'calls', false) = :'calls' AS set;
+SELECT calls_of('EXPLAIN SELECT FROM item WHERE place === 5 AND id > 0') + 1 = :calls AS as_many;
+SELECT calls_of('EXPLAIN SELECT FROM item WHERE place === 5 AND id > 0') + 1 = :calls AS as_many;
+
 SET client_min_messages = warning;
 DROP SCHEMA workload_test CASCADE;
 REVOKE USAGE ON SCHEMA sofort FROM workload_reader;

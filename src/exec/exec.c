@@ -307,6 +307,7 @@ exec_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub
 	{
 		sequences_function(object_id);
 		keepable_function(object_id);
+		statement_function(object_id);
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0)
 		statement_relation_dropped(object_id);

@@ -107,6 +107,9 @@ extern void needed_columns(PlanState *node);
 /* Installs the planner hook. */
 extern void statement_init(void);
 
+/* A function is being prepared for execution (OAT_FUNCTION_EXECUTE). */
+extern void statement_function(Oid function);
+
 /* A plan is about to be executed. */
 extern void statement_started(const PlannedStmt *plan);
 
@@ -116,6 +119,12 @@ extern void statement_pre_commit(void);
 extern void statement_end_of_xact(bool commit);
 
 /* ---- what_if.c ---- */
+
+/*
+ * Puts parameters in place of the calls that planning evaluates.  NULL if it
+ * might evaluate functions of users even so.
+ */
+extern Query *what_if_without_calls(Query *query);
 
 /*
  * Fills command, structures, tables and costs of a kind.  The query is not

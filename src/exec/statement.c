@@ -16,6 +16,7 @@
 
 #include "access/parallel.h"
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -44,6 +45,7 @@ typedef struct QueryHash
 
 static planner_hook_type next_planner;
 static bool exploring = false;	/* within what_if_describe() */
+static uint64 user_functions = 0;	/* prepared for execution so far */
 
 /* ---- the kind of a query ---- */
 
@@ -205,24 +207,46 @@ milliseconds_since(instr_time start)
 	return INSTR_TIME_GET_MILLISEC(now);
 }
 
-/* Planning itself can run queries, in functions: none of them matters here. */
-static WorkloadHandle
-describe(Query *query, const char *text, int options, ParamListInfo params, const QueryHash *h)
+void
+statement_function(Oid function)
 {
-	WorkloadKind kind = {.fingerprint = h->hash, .db_oid = MyDatabaseId, .tables = {h->table}};
-	instr_time	start;
+	if (function >= FirstNormalObjectId)
+		user_functions++;
+}
 
-	INSTR_TIME_SET_CURRENT(start);
+/* Planning itself can run queries, in functions: none of them matters here. */
+static void
+explore(const Query *query, const char *text, int options, ParamListInfo params, WorkloadKind *kind)
+{
 	exploring = true;
 	PG_TRY();
 	{
-		what_if_describe(query, text, options, params, &kind);
+		what_if_describe(query, text, options, params, kind);
 	}
 	PG_FINALLY();
 	{
 		exploring = false;
 	}
 	PG_END_TRY();
+}
+
+/*
+ * calls: planning has called functions of users.  These may be slow, or count
+ * their calls: exploring must not call them.
+ */
+static WorkloadHandle
+describe(Query *query, const char *text, int options, ParamListInfo params, const QueryHash *h,
+		 const PlannedStmt *plan, bool calls)
+{
+	WorkloadKind kind = {.fingerprint = h->hash, .db_oid = MyDatabaseId,
+	.command = plan->commandType, .tables = {h->table}, .cost = {plan->planTree->total_cost}};
+	WorkloadHandle handle = workload_try(&kind);
+	instr_time	start;
+
+	if (calls && (query = what_if_without_calls(query)) == NULL)
+		return handle;			/* counted, without indexes */
+	INSTR_TIME_SET_CURRENT(start);
+	explore(query, text, options, params, &kind);
 	return workload_describe(&kind, milliseconds_since(start));
 }
 
@@ -233,6 +257,7 @@ statement_planner(Query *query, const char *text, int options, ParamListInfo par
 	WorkloadHandle kind;
 	Query	   *copy = NULL;
 	PlannedStmt *plan;
+	uint64		functions_before;
 	bool		stale = false;
 
 	if (OidIsValid(exec_table_am_oid()))
@@ -247,10 +272,12 @@ statement_planner(Query *query, const char *text, int options, ParamListInfo par
 	kind = workload_find(h.hash, &stale);
 	if (kind == 0 || stale)
 		copy = copyObject(query);	/* planning scribbles on it */
+	functions_before = user_functions;
 	plan = plan_as_ever(query, text, options, params);
 	if (copy != NULL && (stale || list_length(plan->rtable) <= FEW_TABLES ||
 						 workload_seen_often(h.hash)))
-		kind = describe(copy, text, options, params, &h);
+		kind = describe(copy, text, options, params, &h, plan,
+						user_functions != functions_before);
 	if (kind != 0)
 		note_kind(plan, kind);
 	return plan;

@@ -16,8 +16,13 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
@@ -25,6 +30,7 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/indexam/indexam.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -55,6 +61,112 @@ typedef struct WhatIf
 	int			n;
 	bool		overflow;		/* there were more */
 } WhatIf;
+
+/* ---- calls that planning evaluates ---- */
+
+static bool
+may_be_evaluated(Oid function, void *arg)
+{
+	return function >= FirstNormalObjectId && func_volatile(function) != PROVOLATILE_VOLATILE;
+}
+
+static bool
+has_calls(Node *node, void *arg)
+{
+	if (node == NULL)
+		return false;
+	if (check_functions_in_node(node, may_be_evaluated, NULL))
+		return true;
+	if (IsA(node, Query))
+		return query_tree_walker(castNode(Query, node), has_calls, arg, 0);
+	return expression_tree_walker(node, has_calls, arg);
+}
+
+/* Does a value depend on more than constants and parameters? */
+static bool
+has_inputs(Node *node, void *arg)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+		case T_SubLink:
+		case T_Aggref:
+		case T_GroupingFunc:
+		case T_WindowFunc:
+		case T_CaseTestExpr:
+		case T_CoerceToDomainValue:
+		case T_SetToDefault:
+		case T_NextValueExpr:
+			return true;
+		case T_Param:
+			return castNode(Param, node)->paramkind != PARAM_EXTERN;
+		default:
+			return expression_tree_walker(node, has_inputs, arg);
+	}
+}
+
+static Node *replace_calls(Node *node, void *arg);
+
+/* Conditions that planning refuses unless it can evaluate them stay as they are. */
+static Node *
+replace_elsewhere(Node *node, void *arg)
+{
+	Node	   *result = expression_tree_mutator(node, replace_calls, arg);
+
+	if (IsA(node, OnConflictExpr))
+	{
+		castNode(OnConflictExpr, result)->arbiterElems = castNode(OnConflictExpr, node)->arbiterElems;
+		castNode(OnConflictExpr, result)->arbiterWhere = castNode(OnConflictExpr, node)->arbiterWhere;
+	}
+	else if (castNode(JoinExpr, node)->jointype == JOIN_FULL)
+		castNode(JoinExpr, result)->quals = castNode(JoinExpr, node)->quals;
+	return result;
+}
+
+/* Parameters without a value: numbers that no query has */
+static Node *
+replace_calls(Node *node, void *arg)
+{
+	int		   *next = arg;
+
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, OnConflictExpr) || IsA(node, JoinExpr))
+		return replace_elsewhere(node, arg);
+	if (IsA(node, Query))
+		return (Node *) query_tree_mutator(castNode(Query, node), replace_calls, arg, 0);
+	if (check_functions_in_node(node, may_be_evaluated, NULL) && !has_inputs(node, NULL) &&
+		!contain_volatile_functions(node) && !expression_returns_set(node) &&
+		get_typtype(exprType(node)) != TYPTYPE_PSEUDO)
+	{
+		Param	   *param = makeNode(Param);
+
+		param->paramkind = PARAM_EXTERN;
+		param->paramid = (*next)--;
+		param->paramtype = exprType(node);
+		param->paramtypmod = exprTypmod(node);
+		param->paramcollid = exprCollation(node);
+		param->location = -1;
+		return (Node *) param;
+	}
+	return expression_tree_mutator(node, replace_calls, arg);
+}
+
+/*
+ * The index that a call is compared with is used for an unknown value likewise.
+ * A call with columns is left, as an index may have it: planning can evaluate
+ * that if a column turns out to be constant, or within an SQL function.
+ */
+Query *
+what_if_without_calls(Query *query)
+{
+	int			next = PG_INT32_MAX;
+
+	query = (Query *) replace_calls((Node *) query, &next);
+	return has_calls((Node *) query, NULL) ? NULL : query;
+}
 
 /* ---- which indexes a plan uses ---- */
 
@@ -292,8 +404,8 @@ explore(WhatIf *w, WorkloadKind *kind)
 
 /*
  * enable_seqscan and the like are for one session's plans; with them, costs
- * would say nothing.  Functions that planning evaluates may have messages, which
- * the client has got already.
+ * would say nothing.  Functions that selectivities are estimated with may have
+ * messages, which the client has got already.
  */
 static void
 allow_all_plans(void)

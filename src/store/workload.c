@@ -36,6 +36,7 @@
 #define HALF_LIFE_SECONDS	600.0
 #define STALE_MILLISECONDS	60000	/* at least; */
 #define STALE_FACTOR		1000	/* and so many times what describing took */
+#define TRIED_MILLISECONDS	3600000	/* after an attempt that failed */
 #define SEEN_CELLS			4096
 #define SEEN_OFTEN			10
 #define BUCKETS				2048	/* a power of two, above WORKLOAD_KINDS */
@@ -359,8 +360,9 @@ workload_seen_often(uint64 fingerprint)
 	return *seen >= SEEN_OFTEN;
 }
 
-WorkloadHandle
-workload_describe(const WorkloadKind *kind, double took_ms)
+/* replace: an old description, too */
+static WorkloadHandle
+set_description(const WorkloadKind *kind, bool replace, int stale_after)
 {
 	WorkloadHandle handle;
 	KindEntry  *entry;
@@ -378,14 +380,30 @@ workload_describe(const WorkloadKind *kind, double took_ms)
 		entry->as_of = GetCurrentTimestamp();
 		entry->kind.fingerprint = kind->fingerprint;
 		link_entry(place);
+		replace = true;
 	}
-	entry->kind = *kind;
+	if (replace)
+	{
+		entry->kind = *kind;
+		entry->description_dirty = true;
+	}
 	entry->described = GetCurrentTimestamp();
-	entry->stale_after = (int) Min(took_ms * STALE_FACTOR, INT_MAX / 2);
-	entry->description_dirty = true;
+	entry->stale_after = stale_after;
 	handle = handle_of(place);
 	LWLockRelease(&Workload->lock);
 	return handle;
+}
+
+WorkloadHandle
+workload_try(const WorkloadKind *kind)
+{
+	return set_description(kind, false, TRIED_MILLISECONDS);
+}
+
+WorkloadHandle
+workload_describe(const WorkloadKind *kind, double took_ms)
+{
+	return set_description(kind, true, (int) Min(took_ms * STALE_FACTOR, INT_MAX / 2));
 }
 
 static bool

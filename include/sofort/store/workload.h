@@ -53,6 +53,13 @@ extern WorkloadHandle workload_find(uint64 fingerprint, bool *stale);
 /* Counts how often it was asked: has it been about ten times? */
 extern bool workload_seen_often(uint64 fingerprint);
 
+/*
+ * A kind is about to be described: for an hour it is not stale, so that an error
+ * meanwhile does not come again with each execution.  A new one has this
+ * description until then, an old one keeps its own.
+ */
+extern WorkloadHandle workload_try(const WorkloadKind *kind);
+
 /* A new description, which took so long; counts of an old one stay. */
 extern WorkloadHandle workload_describe(const WorkloadKind *kind, double took_ms);
 
