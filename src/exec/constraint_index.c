@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -29,6 +30,7 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/indexam/indexam.h"
 #include "storage/lmgr.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -337,15 +339,65 @@ index_types_fit(Oid index)
 	return fit;
 }
 
+/* Tables of a composite type: ALTER TYPE ... CASCADE changes them. */
+static List *
+typed_tables(Oid composite)
+{
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	List	   *tables = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_class_reloftype, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(get_rel_type_id(composite)));
+	scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Oid			relid = ((Form_pg_class) GETSTRUCT(tuple))->oid;
+
+		/* (the command itself reports somebody else's) */
+		if (compat_owns_relation(relid, GetUserId()))
+			tables = lappend_oid(tables, relid);
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+	return tables;
+}
+
+/* The tables whose columns an ALTER COLUMN TYPE, or ATTRIBUTE, changes */
+static List *
+altered_tables(const AlterTableStmt *stmt, const AlterTableCmd *cmd, Oid root, LOCKMODE lockmode)
+{
+	List	   *roots = list_make1_oid(root);
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	/* (the grammar leaves inh false for a type) */
+	if (get_rel_relkind(root) == RELKIND_COMPOSITE_TYPE)
+		roots = cmd->behavior == DROP_CASCADE ? typed_tables(root) : NIL;
+	else if (!stmt->relation->inh)
+		return roots;
+	foreach(lc, roots)
+	{
+		LockRelationOid(lfirst_oid(lc), lockmode);
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(lc))))
+			result = list_concat_unique_oid(result,
+											find_all_inheritors(lfirst_oid(lc), lockmode, NULL));
+	}
+	return result;
+}
+
 /*
  * ALTER COLUMN TYPE drops constraint indexes and makes them again from their
  * definition, which does not name the access method; storage parameters that
  * only sofort_index knows would make that fail.
  */
 static void
-remember_recreated(AlterFollowUp *follow_up, Oid root, bool recurse, LOCKMODE lockmode)
+remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const AlterTableCmd *cmd,
+				   Oid root, LOCKMODE lockmode)
 {
-	List	   *rels = recurse ? find_all_inheritors(root, lockmode, NULL) : list_make1_oid(root);
+	List	   *rels = altered_tables(stmt, cmd, root, lockmode);
 	Oid			index_am = exec_index_am_oid();
 	ListCell   *lc;
 
@@ -462,7 +514,8 @@ alter_is_relevant(const AlterTableStmt *stmt)
 {
 	ListCell   *lc;
 
-	if (stmt->objtype != OBJECT_TABLE && stmt->objtype != OBJECT_MATVIEW)
+	if (stmt->objtype != OBJECT_TABLE && stmt->objtype != OBJECT_MATVIEW &&
+		stmt->objtype != OBJECT_FOREIGN_TABLE && stmt->objtype != OBJECT_TYPE)
 		return false;
 	foreach(lc, stmt->cmds)
 		switch (lfirst_node(AlterTableCmd, lc)->subtype)
@@ -484,7 +537,7 @@ prepare_command(AlterFollowUp *follow_up, AlterTableStmt *stmt, AlterTableCmd *c
 				LOCKMODE lockmode)
 {
 	if (cmd->subtype == AT_AlterColumnType && follow_up->recreated == NIL)
-		remember_recreated(follow_up, relid, stmt->relation->inh, lockmode);
+		remember_recreated(follow_up, stmt, cmd, relid, lockmode);
 	else if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint) &&
 			 castNode(Constraint, cmd->def)->indexname != NULL)
 		lend_index(follow_up, stmt, relid, castNode(Constraint, cmd->def));
@@ -507,9 +560,19 @@ constraint_before_alter(AlterTableStmt *stmt)
 		return NULL;
 	lockmode = AlterTableGetLockLevel(stmt->cmds);
 	relid = AlterTableLookupRelation(stmt, lockmode);
-	if (!OidIsValid(relid) || !table_traits(relid, &before) ||
-		(before.relkind != RELKIND_RELATION && before.relkind != RELKIND_PARTITIONED_TABLE &&
-		 before.relkind != RELKIND_MATVIEW))
+	if (!OidIsValid(relid) || !table_traits(relid, &before))
+		return NULL;
+	if (before.relkind == RELKIND_FOREIGN_TABLE || before.relkind == RELKIND_COMPOSITE_TYPE)
+	{
+		/* what inherits from a foreign table, or is of that type, can be ours */
+		follow_up = palloc0(sizeof(AlterFollowUp));
+		foreach(lc, stmt->cmds)
+			if (lfirst_node(AlterTableCmd, lc)->subtype == AT_AlterColumnType)
+				prepare_command(follow_up, stmt, lfirst_node(AlterTableCmd, lc), relid, lockmode);
+		return follow_up;
+	}
+	if (before.relkind != RELKIND_RELATION && before.relkind != RELKIND_PARTITIONED_TABLE &&
+		before.relkind != RELKIND_MATVIEW)
 		return NULL;
 	if (before.persistence == RELPERSISTENCE_TEMP)
 		temporary_before_alter(relid, stmt);
