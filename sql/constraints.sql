@@ -205,6 +205,21 @@ SELECT * FROM sofort.verify('s_of_foreign');
 ALTER FOREIGN TABLE f_parent SET ACCESS METHOD sofort;
 DROP SERVER s_nowhere CASCADE;
 DROP FOREIGN DATA WRAPPER s_nowhere;
+-- what a constraint of the same name had is not passed on
+CREATE FUNCTION pg_temp.options(t regclass) RETURNS TABLE (index name, am name, fill text) LANGUAGE sql AS
+$$ SELECT c.relname, amname, substring(reloptions::text FROM 'fillfactor=\d+') FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam WHERE indrelid = t ORDER BY 1 $$;
+CREATE TABLE s_o (a int CONSTRAINT s_o_k PRIMARY KEY WITH (fillfactor = 80), b int NOT NULL, c int UNIQUE WITH (fillfactor = 60)) USING sofort;
+ALTER TABLE s_o ALTER a TYPE bigint, DROP CONSTRAINT s_o_k, ADD CONSTRAINT s_o_k PRIMARY KEY (b);
+SELECT * FROM pg_temp.options('s_o');
+ALTER TABLE s_o ALTER b TYPE bigint, DROP CONSTRAINT s_o_k, ADD CONSTRAINT s_o_k PRIMARY KEY (b) WITH (fillfactor = 50);
+SELECT * FROM pg_temp.options('s_o');
+ALTER TABLE s_o ALTER c TYPE bigint, DROP CONSTRAINT s_o_k, ADD CONSTRAINT s_o_k PRIMARY KEY (b) WITH (deduplicate_items = off);
+SELECT * FROM pg_temp.options('s_o');
+ALTER TABLE s_o ALTER c TYPE int, ALTER b TYPE int, DROP CONSTRAINT s_o_c_key, ADD UNIQUE (c);
+SELECT * FROM pg_temp.options('s_o');
+CREATE TABLE s_oo (a int PRIMARY KEY WITH (fillfactor = 80), b int NOT NULL, c int UNIQUE WITH (fillfactor = 60)) USING sofort;
+ALTER TABLE s_oo ALTER c TYPE bigint, DROP COLUMN a, ADD PRIMARY KEY (b);
+SELECT * FROM pg_temp.options('s_oo');
 -- ADD CONSTRAINT USING INDEX
 CREATE UNIQUE INDEX s_i1_own ON s_i1 USING sofort_index (d, a);
 ALTER TABLE s_i1 ADD CONSTRAINT s_i1_own UNIQUE USING INDEX s_i1_own;

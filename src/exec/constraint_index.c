@@ -40,7 +40,8 @@
 typedef struct Recreated
 {
 	Oid			relid;
-	char	   *constraint;		/* survives the index */
+	char	   *constraint;		/* survives the index, ... */
+	int2vector *columns;		/* ... unless this is another one now */
 	Datum		options;
 } Recreated;
 
@@ -339,6 +340,44 @@ index_types_fit(Oid index)
 	return fit;
 }
 
+/* pg_index.indkey, copied; NULL if there is no such index. */
+static int2vector *
+index_columns(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	const int2vector *columns;
+	int2vector *copy;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	columns = &((Form_pg_index) GETSTRUCT(tuple))->indkey;
+	copy = memcpy(palloc(VARSIZE(columns)), columns, VARSIZE(columns));
+	ReleaseSysCache(tuple);
+	return copy;
+}
+
+static bool
+same_columns(const int2vector *a, const int2vector *b)
+{
+	return VARSIZE(a) == VARSIZE(b) && memcmp(a, b, VARSIZE(a)) == 0;
+}
+
+/* Does the command drop this constraint itself?  (Such are not inherited.) */
+static bool
+drops_constraint(const AlterTableStmt *stmt, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_DropConstraint && strcmp(cmd->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Tables of a composite type: ALTER TYPE ... CASCADE changes them. */
 static List *
 typed_tables(Oid composite)
@@ -411,14 +450,19 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 		{
 			Oid			index = lfirst_oid(lc2);
 			Oid			constraint;
+			char	   *name;
 			Recreated  *r;
 
 			if (exec_relation_am(index) != index_am ||
 				!OidIsValid(constraint = unique_constraint_of(index)))
 				continue;
+			name = get_constraint_name(constraint);
+			if (lfirst_oid(lc) == root && drops_constraint(stmt, name))
+				continue;		/* another one may get its name */
 			r = palloc(sizeof(Recreated));
 			r->relid = lfirst_oid(lc);
-			r->constraint = get_constraint_name(constraint);
+			r->constraint = name;
+			r->columns = index_columns(index);
 			r->options = index_options(index);
 			index_keep_options(index, BTREE_AM_OID);
 			follow_up->recreated = lappend(follow_up->recreated, r);
@@ -613,8 +657,8 @@ convert_recreated(const AlterFollowUp *follow_up)
 		Oid			index = OidIsValid(constraint) ? get_constraint_index(constraint) : InvalidOid;
 		bool		convert;
 
-		if (!OidIsValid(index))
-			continue;
+		if (!OidIsValid(index) || !same_columns(index_columns(index), r->columns))
+			continue;			/* went with a column, perhaps another has its name */
 		convert = exec_relation_am(index) == BTREE_AM_OID;
 		if (convert && (exec_relation_am(r->relid) != exec_table_am_oid() ||
 						!index_types_fit(index)))
