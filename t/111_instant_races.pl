@@ -113,6 +113,20 @@ is(sql(q{
 is(status('p_k_key'), 'partial', 'the others are as they were');
 is($node->verify_problems, '', 'verify');
 
+# An error inside an epoch that is caught: the session that goes on waits for nobody's epoch, least its own
+crash_and_start();
+{
+	my $s = session();
+	$node->arm('unique-old-rows', 'error');
+	say_to($s, q{BEGIN; DO $$ BEGIN INSERT INTO c VALUES (9500, 5, 0); EXCEPTION WHEN OTHERS THEN RAISE NOTICE 'caught'; END $$});
+	wait_for($s);
+	say_to($s, q{SET LOCAL statement_timeout = '30s'; SELECT sofort_test.rebuild('c_pkey', 0); COMMIT});
+	my $answer = finish($s);
+	like($answer, qr/caught/, 'an error is caught');
+	like($answer, qr/^finished$/m, 'and the index is completed by the same transaction');
+	is(status('c_pkey'), 'ready', 'it is complete');
+}
+
 # ---- two sessions ----
 
 crash_and_start();

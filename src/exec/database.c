@@ -16,6 +16,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -26,16 +28,43 @@
 #include "sofort/store/store.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
 
 #include "exec_internal.h"
 
 /* Of the CREATE DATABASE that is running; the statement outlives the command. */
 static const char *template_name = NULL;
 
+/* As CREATE DATABASE will look: who may not, must not disturb recovery there. */
+static bool
+may_copy(Oid db)
+{
+	HeapTuple	tuple;
+	bool		may = superuser();
+
+	if (!OidIsValid(db) || may)
+		return may;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (HeapTupleIsValid(tuple))
+	{
+		may = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	tuple = may ? SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db)) : NULL;
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	may = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate ||
+		compat_owns_database(db, GetUserId());
+	ReleaseSysCache(tuple);
+	return may;
+}
+
 void
 template_begin(const CreatedbStmt *stmt)
 {
 	const char *name = "template1";
+	Oid			db;
 	ListCell   *lc;
 
 	foreach(lc, stmt->options)
@@ -46,7 +75,9 @@ template_begin(const CreatedbStmt *stmt)
 			name = defGetString(option);
 	}
 	continuation_check_database(name);
-	recovery_leave_database(get_database_oid(name, true));
+	db = get_database_oid(name, true);
+	if (may_copy(db))
+		recovery_leave_database(db);
 	template_name = name;
 }
 

@@ -488,25 +488,27 @@ merged_node(Tree *tree, const MergePair *pair, const uint8 *separator)
 	TreeNode   *right = pair->right;
 	TreeNode   *node;
 	TreeResult	why;
+	int			n;
 
 	if (left->level == 0)
 	{
 		const TreeLeafNode *l = pool_leaf(left);
 		const TreeLeafNode *r = pool_leaf(right);
+		uint64		slots;
 
 		node = tree_node_alloc(tree, 0);
 		if (node == NULL)
 			return NULL;
 		memcpy(leaf_low(pool_leaf(node)), leaf_low(l), tree->stride);
-		pool_leaf(node)->state = l->state & LEAF_SLOTS_MASK;
+		pool_leaf(node)->state = __atomic_load_n(&l->state, __ATOMIC_RELAXED) & LEAF_SLOTS_MASK;
 		memcpy(leaf_entry(tree, pool_leaf(node), 0), leaf_entry(tree, l, 0),
 			   tree->leaf_capacity * tree->stride);
-		node->n = pg_popcount64(l->state & LEAF_SLOTS_MASK);
+		node->n = pg_popcount64(pool_leaf(node)->state);
+		/* read once: nobody is kept from inserting, and what is checked is what is copied */
+		slots = __atomic_load_n(&r->state, __ATOMIC_RELAXED) & LEAF_SLOTS_MASK;
 		if (node_unchanged(left, pair->left_version) &&
-			node->n + pg_popcount64(r->state & LEAF_SLOTS_MASK) <= tree->leaf_capacity)
+			node->n + pg_popcount64(slots) <= tree->leaf_capacity)
 		{
-			uint64		slots = r->state & LEAF_SLOTS_MASK;
-
 			for (; slots != 0; slots &= slots - 1)
 			{
 				int			to = __builtin_ctzll(~pool_leaf(node)->state);
@@ -522,9 +524,9 @@ merged_node(Tree *tree, const MergePair *pair, const uint8 *separator)
 	node = copy_inner(tree, left, pair->left_version, &why);
 	if (node == NULL)
 		return NULL;
-	if (node->n + right->n + 1 <= tree->inner_capacity)
+	n = *(volatile const uint8 *) &right->n;
+	if (node->n + n + 1 <= tree->inner_capacity)
 	{
-		int			n = right->n;
 		uint8	   *end = node_entries(tree, node) + node->n * tree->stride;
 
 		memcpy(end, separator, tree->stride);

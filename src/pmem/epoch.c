@@ -22,9 +22,21 @@
 #include "pm_internal.h"
 #include "sofort/pmem/arena.h"
 #include "storage/ipc.h"
+#include "utils/memutils.h"
 
 static int	depth = 0;			/* of this process */
 static EpochSlot *my_slot = NULL;
+
+/* Subtransactions that began inside, innermost last, and how deep that was */
+typedef struct OuterDepth
+{
+	SubTransactionId sub;
+	int			depth;
+} OuterDepth;
+
+static OuterDepth *outer = NULL;
+static int	nouter = 0;
+static int	outer_size = 0;
 
 static int
 epoch_slots(void)
@@ -55,6 +67,15 @@ epoch_startup(void)
 	my_slot = NULL;
 }
 
+/* At once, however deep */
+static void
+leave(void)
+{
+	depth = 0;
+	pg_memory_barrier();
+	pg_atomic_write_u64(&my_slot->epoch, 0);
+}
+
 static void
 epoch_process_exit(int code, Datum arg)
 {
@@ -67,6 +88,44 @@ epoch_xact_end(XactEvent event, void *arg)
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 		event == XACT_EVENT_PARALLEL_COMMIT || event == XACT_EVENT_PARALLEL_ABORT)
 		epoch_reset();
+}
+
+static void
+note_outer_depth(SubTransactionId sub)
+{
+	if (nouter == outer_size)
+	{
+		int			size = Max(8, 2 * outer_size);
+
+		outer = outer == NULL ? MemoryContextAlloc(TopMemoryContext, size * sizeof(OuterDepth)) :
+			repalloc(outer, size * sizeof(OuterDepth));
+		outer_size = size;
+	}
+	outer[nouter].sub = sub;
+	outer[nouter++].depth = depth;
+}
+
+/*
+ * An error inside may be caught: its subtransaction leaves what it has entered.  Else
+ * who waits for others to leave would wait for this transaction, perhaps for itself.
+ */
+static void
+epoch_subxact_end(SubXactEvent event, SubTransactionId sub, SubTransactionId parent, void *arg)
+{
+	int			before = 0;
+
+	if (event == SUBXACT_EVENT_START_SUB && depth > 0)
+		note_outer_depth(sub);
+	if (event != SUBXACT_EVENT_ABORT_SUB && event != SUBXACT_EVENT_COMMIT_SUB)
+		return;
+	if (nouter > 0 && outer[nouter - 1].sub == sub)
+		before = outer[--nouter].depth;
+	if (event == SUBXACT_EVENT_COMMIT_SUB || depth == 0)
+		return;
+	if (before > 0)
+		depth = before;
+	else
+		leave();
 }
 
 /* The slot of this process; there is one for every PGPROC. */
@@ -83,6 +142,7 @@ epoch_attach(void)
 	{
 		on_shmem_exit(epoch_process_exit, (Datum) 0);
 		RegisterXactCallback(epoch_xact_end, NULL);
+		RegisterSubXactCallback(epoch_subxact_end, NULL);
 	}
 }
 
@@ -118,9 +178,8 @@ epoch_reset(void)
 {
 	if (my_slot == NULL)
 		return;
-	depth = 0;
-	pg_memory_barrier();
-	pg_atomic_write_u64(&my_slot->epoch, 0);
+	nouter = 0;
+	leave();
 }
 
 uint64

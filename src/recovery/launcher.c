@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -86,18 +87,26 @@ look_around(void)
 /*
  * A crash between DROP DATABASE and the moment at which its stores are dropped
  * leaves them to us.  The lock waits for a DROP that is about to commit, or to
- * roll back.
+ * roll back.  invalid: a DROP was cut short, nobody can connect any more.
  */
 static bool
-database_exists(Oid db_oid)
+database_exists(Oid db_oid, bool *invalid)
 {
+	HeapTuple	tuple;
 	bool		exists;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
-	exists = SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(db_oid));
-	if (!exists)
+	*invalid = false;
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db_oid));
+	exists = HeapTupleIsValid(tuple);
+	if (exists)
+	{
+		*invalid = ((Form_pg_database) GETSTRUCT(tuple))->datconnlimit == DATCONNLIMIT_INVALID_DB;
+		ReleaseSysCache(tuple);
+	}
+	else
 	{
 		ereport(LOG,
 				(errmsg("dropping the sofort tables of database %u, which does not exist any more",
@@ -250,6 +259,7 @@ start_workers(void)
 			LauncherDatabase *db = lfirst(lc);
 			int			running;
 			int			slot;
+			bool		invalid;
 
 			if (db->done)
 				continue;
@@ -260,7 +270,7 @@ start_workers(void)
 				waiting = true;
 				continue;
 			}
-			if (!database_exists(db->db_oid))
+			if (!database_exists(db->db_oid, &invalid) || invalid)
 				db->done = true;
 			else if (start_worker(slot, db))
 				started = true;

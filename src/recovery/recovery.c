@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "sofort/compat/worker.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/recovery/rank.h"
 #include "storage/ipc.h"
@@ -231,6 +232,7 @@ recovery_main(void (*body) (Datum), Datum arg, int exit_code)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_shutdown_request);
 	BackgroundWorkerUnblockSignals();
+	compat_lift_session_limits();
 	recovery_pass_gate();
 
 	PG_TRY();

@@ -264,7 +264,8 @@ step(void)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		if (ShutdownRequestPending)
+		/* without an index to leave to others it would happen again at once: start anew later */
+		if (ShutdownRequestPending || !OidIsValid(index))
 			PG_RE_THROW();
 		HOLD_INTERRUPTS();
 		EmitErrorReport();

@@ -18,6 +18,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "sofort/compat/lock.h"
+#include "sofort/compat/worker.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
@@ -602,6 +603,19 @@ xid_lock(TransactionId xid, bool acquire)
 	return LockAcquire(&tag, ExclusiveLock, true, false) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+/* Who resumes it changes both at once: the new xid is his, and not to be waited for. */
+static TransactionId
+xid_if_waiting(const TxnKept *k)
+{
+	TransactionId xid = InvalidTransactionId;
+
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_KEPT), LW_SHARED);
+	if (stage_of(k) == KEEP_WAITING)
+		xid = (TransactionId) TxnSlots[k->slot].fxid;
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_KEPT));
+	return xid;
+}
+
 /* Hold the locks of those that wait, and no others. */
 static void
 hold_locks(void)
@@ -611,10 +625,8 @@ hold_locks(void)
 	for (i = 0; i < TxnShmem->nkept; i++)
 	{
 		const TxnKept *k = &TxnKeptOnes[i];
-		TransactionId xid = InvalidTransactionId;
+		TransactionId xid = xid_if_waiting(k);
 
-		if (stage_of(k) == KEEP_WAITING)
-			xid = (TransactionId) TxnSlots[k->slot].fxid;
 		if (held[i] == xid)
 			continue;
 		if (TransactionIdIsValid(held[i]))
@@ -698,6 +710,7 @@ sofort_keeper_main(Datum arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	compat_lift_session_limits();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	am_keeper = true;
 	held = MemoryContextAllocZero(TopMemoryContext, TxnShmem->nkept * sizeof(TransactionId));
