@@ -140,7 +140,16 @@ UPDATE s_p SET u = 'changed' WHERE id = 10;
 DELETE FROM s_p WHERE id = 10;
 ROLLBACK;
 -- CHECK, NOT NULL, EXCLUDE
-CREATE TABLE s_exclude (i int, EXCLUDE USING sofort_index (i WITH =)) USING sofort;
+SELECT pg_temp.half('CREATE TABLE s_exclude (i int, EXCLUDE USING sofort_index (i WITH =)) USING sofort');
+CREATE TABLE s_exclude (i int) USING sofort;
+SELECT pg_temp.half('ALTER TABLE s_exclude ADD CONSTRAINT x EXCLUDE USING sofort_index (i WITH =)');
+SELECT pg_temp.half('ALTER TABLE s_exclude ADD j int, ADD EXCLUDE USING sofort_index ((i + 1) WITH =)');
+SELECT pg_temp.half('CREATE TABLE h_exclude (i int, EXCLUDE USING sofort_index (i WITH =)) USING heap');
+\set VERBOSITY default
+ALTER TABLE s_exclude ADD EXCLUDE USING sofort_index (i WITH =);
+\set VERBOSITY terse
+ALTER TABLE s_exclude ADD CONSTRAINT s_exclude_btree EXCLUDE USING btree (i WITH =), ADD EXCLUDE (i WITH =);
+INSERT INTO s_exclude VALUES (1), (1);
 SELECT pg_temp.make('x', 'r int4range, n int NOT NULL CHECK (n > 0), EXCLUDE USING gist (r WITH &&)');
 SELECT pg_temp.twin('INSERT INTO @x SELECT int4range(i * 10, i * 10 + 5), i + 1 FROM generate_series(0, 50) i');
 SELECT pg_temp.twin('INSERT INTO @x VALUES (''[3,12)'', 1)');

@@ -147,7 +147,12 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	Oid			index_am;
 
-	if (!OidIsValid(relid) || stmt->excludeOpNames != NIL || !table_traits(relid, &t))
+	if (stmt->excludeOpNames != NIL)
+	{
+		refuse_exclusion(stmt->accessMethod);
+		return;
+	}
+	if (!OidIsValid(relid) || !table_traits(relid, &t))
 		return;
 	index_am = exec_index_am_oid();
 	if (!OidIsValid(index_am))
@@ -585,6 +590,9 @@ prepare_command(AlterFollowUp *follow_up, AlterTableStmt *stmt, AlterTableCmd *c
 	else if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint) &&
 			 castNode(Constraint, cmd->def)->indexname != NULL)
 		lend_index(follow_up, stmt, relid, castNode(Constraint, cmd->def));
+	else if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint) &&
+			 castNode(Constraint, cmd->def)->contype == CONSTR_EXCLUSION)
+		refuse_exclusion(castNode(Constraint, cmd->def)->access_method);
 	else if (cmd->subtype == AT_AttachPartition)
 		prepare_partition(castNode(PartitionCmd, cmd->def));
 }

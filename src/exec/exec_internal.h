@@ -66,6 +66,7 @@ extern void index_set_options(Oid index, Datum options);
 /* 0A000 for what this version does not support. */
 extern void refuse_publication(List *objects);
 extern void refuse_conversion(Oid relid);
+extern void refuse_exclusion(const char *access_method);
 
 /* ---- database.c ---- */
 

@@ -70,3 +70,15 @@ refuse_conversion(Oid relid)
 	if (GetRelationPublications(relid) != NIL)
 		refuse_published(get_rel_name(relid), "Drop it from its publications first.");
 }
+
+/* Their operators would have to be in the operator families of the index. */
+void
+refuse_exclusion(const char *access_method)
+{
+	if (access_method != NULL && strcmp(access_method, INDEX_AM_NAME) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" does not support exclusion constraints",
+						access_method),
+				 errhint("Use btree or gist for the constraint.")));
+}
