@@ -14,15 +14,26 @@
 
 #include "am_internal.h"
 
+/* col = ANY (array) that is checked row by row: elements in index order */
+typedef struct ScanMembers
+{
+	int			n;
+	Datum	   *elements;
+	bool		reverse;		/* the column is descending */
+	FmgrInfo   *compare;		/* column against element; NULL: only for equality */
+	FmgrInfo	cross;
+} ScanMembers;
+
 /* A scan key, and whether rows must still be checked against it */
 typedef struct ScanCondition
 {
 	ScanKey		key;			/* with the current element of its array */
 	int			column;			/* from 0 */
 	bool		filter;			/* recomputed with the bounds */
+	ScanMembers *members;		/* if SK_SEARCHARRAY is left */
 } ScanCondition;
 
-/* col = ANY (array): elements in index order, each once */
+/* col = ANY (array), a range for each element: elements in index order, each once */
 typedef struct ScanArray
 {
 	int			condition;		/* its number */

@@ -77,6 +77,56 @@ reduce_inequality(ScanCondition *condition, const Datum *elements, int n, bool d
 	condition->key->sk_argument = elements[want_last ? n - 1 : 0];
 }
 
+static bool
+is_equality(ScanState *so, const ScanCondition *condition)
+{
+	ScanKey		key = condition->key;
+
+	if (key->sk_flags & SK_SEARCHNULL)
+		return true;
+	return (key->sk_flags & (SK_ROW_HEADER | SK_SEARCHARRAY | SK_SEARCHNOTNULL | SK_ISNULL)) == 0 &&
+		key->sk_strategy == BTEqualStrategyNumber &&
+		key->sk_collation == so->keys.format.columns[condition->column].collation;
+}
+
+/*
+ * Have all columns before that of the condition one value?  Only then do ranges for
+ * one element after the other come in index order, which planners since 17 count on.
+ */
+static bool
+follows_equality(ScanState *so, int number)
+{
+	int			next = 0;		/* first column that may have several */
+	int			i;
+
+	for (i = 0; i < number; i++)
+		if (so->conditions[i].column == next && is_equality(so, &so->conditions[i]))
+			next++;
+	return next >= so->conditions[number].column;
+}
+
+static void
+set_members(ScanState *so, ScanCondition *condition, Datum *elements, int n, Oid type,
+			bool reverse)
+{
+	Relation	index = so->keys.index;
+	ScanMembers *members = palloc0(sizeof(ScanMembers));
+
+	members->n = n;
+	members->elements = elements;
+	members->reverse = reverse;
+	if (condition->key->sk_collation == so->keys.format.columns[condition->column].collation)
+	{
+		if (!OidIsValid(type) || type == index->rd_opcintype[condition->column])
+			members->compare = so->keys.compare[condition->column];
+		else if (scan_cross_compare(index, condition->column, type, &members->cross,
+									CurrentMemoryContext))
+			members->compare = &members->cross;
+	}
+	condition->members = members;
+	condition->key->sk_flags |= SK_SEARCHARRAY;
+}
+
 /* False: no element that is not NULL */
 static bool
 prepare_array(ScanState *so, int number)
@@ -112,10 +162,16 @@ prepare_array(ScanState *so, int number)
 		reduce_inequality(condition, elements, kept, order.reverse);
 		return true;
 	}
+	n = (int) qunique_arg(elements, kept, sizeof(Datum), compare_elements, &order);
+	if (!follows_equality(so, number))
+	{
+		set_members(so, condition, elements, n, declared, order.reverse);
+		return true;
+	}
 	result = &so->arrays[so->narrays++];
 	result->condition = number;
 	result->elements = elements;
-	result->n = (int) qunique_arg(elements, kept, sizeof(Datum), compare_elements, &order);
+	result->n = n;
 	result->current = 0;
 	condition->key->sk_argument = elements[0];
 	return true;
@@ -246,6 +302,37 @@ row_matches(ScanState *so, const uint8 *entry, ScanKey header)
 }
 
 static bool
+is_member(const ScanCondition *condition, Datum value)
+{
+	const ScanMembers *members = condition->members;
+	ScanKey		key = condition->key;
+	int			from = 0;
+	int			to = members->n;
+	int			i;
+
+	while (members->compare != NULL && from < to)
+	{
+		int			middle = (from + to) / 2;
+		int			c = DatumGetInt32(FunctionCall2Coll(members->compare, key->sk_collation, value,
+														members->elements[middle]));
+
+		if (c == 0)
+			return true;
+		if ((c > 0) != members->reverse)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	if (members->compare != NULL)
+		return false;
+	for (i = 0; i < members->n; i++)
+		if (DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation, value,
+										   members->elements[i])))
+			return true;
+	return false;
+}
+
+static bool
 condition_holds(ScanState *so, const uint8 *entry, const ScanCondition *condition)
 {
 	ScanKey		key = condition->key;
@@ -261,6 +348,8 @@ condition_holds(ScanState *so, const uint8 *entry, const ScanCondition *conditio
 		return !isnull;
 	if (isnull)
 		return false;
+	if (key->sk_flags & SK_SEARCHARRAY)
+		return is_member(condition, value);
 	return DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation, value,
 										  key->sk_argument));
 }
