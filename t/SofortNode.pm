@@ -261,16 +261,17 @@ sub teardown_node
 
 # Start it with the pool on a small tmpfs of its own, in a private mount
 # namespace: size as mount understands it. Returns 0 if this system does not let
-# an ordinary user do that. The file system lasts as long as the postmaster.
+# an ordinary user do that. The file system lasts as long as the postmaster. $prepare:
+# commands of the shell that are run in it before.
 sub use_small_file_system
 {
-	my ($node, $size) = @_;
+	my ($node, $size, $prepare) = @_;
 	my $dir = $node->basedir . '/small';
 	mkdir $dir;
 	$node->{_wrapper} = [
 		'unshare', '-U', '-r', '-m', 'sh', '-c',
-		q{mount -t tmpfs -o size="$0" tmpfs "$1" && cd "$PWD" && shift && exec unshare -U --map-user=1000 --map-group=1000 "$@"},
-		$size, $dir ];
+		q{mount -t tmpfs -o size="$0" tmpfs "$1" && (cd "$1" && eval "$2") && shift 2 && exec unshare -U --map-user=1000 --map-group=1000 "$@"},
+		$size, $dir, $prepare // ':' ];
 	$node->append_conf('postgresql.conf', "sofort.pool_path = '$dir/pool'\n");
 	return system("@{[ map { qq{'$_'} } @{ $node->{_wrapper} } ]} true >/dev/null 2>&1") == 0;
 }

@@ -176,7 +176,7 @@ copy_chunk(const Copy *copy, uint64 chunk, bool fresh)
 		while (at < CHUNK && memcmp(copy->buffer + at, zero, PM_LINE) == 0)
 			at += PM_LINE;
 		if (at == CHUNK)
-			return;				/* a hole will do */
+			return;				/* a hole will do: a start allocates it */
 	}
 	write_at(copy, copy->buffer, CHUNK, offset);
 }

@@ -245,7 +245,7 @@ extern bool pool_check_agreement(const PoolSuperblock *super, const PoolControl 
 #define PM_FULL_QUOTA		(-1)
 #define PM_FULL_POOL		(-2)
 
-extern void segment_startup(void);
+extern bool segment_startup(PoolRefusal *why);
 extern void segment_fill_spare(void);
 extern int	segment_take(uint32 n, int flags, uint64 *offset);
 extern void segment_punch(uint64 offset, uint32 n);

@@ -305,8 +305,7 @@ start_pool(PoolRefusal *why)
 	if (persist_logs() && !redo_begin(control.pool_id, why))
 		return false;
 
-	segment_startup();
-	if (!pool_check_structure(PoolSuper, why))
+	if (!segment_startup(why) || !pool_check_structure(PoolSuper, why))
 		return false;
 	alloc_startup();
 	if (!start_life(&control, why))

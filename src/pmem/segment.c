@@ -48,16 +48,89 @@ clear_bits(uint64 *bitmap, uint32 start, uint32 n)
 		bitmap[start / 64] &= ~(UINT64CONST(1) << (start % 64));
 }
 
+/* ---- holes of a copy ---- */
+
+/* Nothing in use is in a hole of the file: since a start of this postmaster */
+static bool holes_filled = false;
+
+/* fallocate; 0 or an errno */
+static int
+allocate(uint64 offset, uint64 len)
+{
+	int			rc;
+
+	do
+		rc = fallocate(pm_pool_fd, 0, (off_t) offset, (off_t) len) == 0 ? 0 : errno;
+	while (rc == EINTR);
+	return rc;
+}
+
+/* Allocate the holes of a range.  (Not durable: the next cold start looks again.) */
+static bool
+fill_holes(uint64 offset, uint64 len, PoolRefusal *why)
+{
+	const off_t end = (off_t) (offset + len);
+	off_t		hole = len > 0 ? lseek(pm_pool_fd, (off_t) offset, SEEK_HOLE) : end;
+	int			rc = 0;
+
+	while (rc == 0 && hole >= 0 && hole < end)
+	{
+		off_t		data = lseek(pm_pool_fd, hole, SEEK_DATA);
+
+		if (data < 0 && errno != ENXIO)
+			break;
+		if (data < 0 || data > end)
+			data = end;
+		rc = allocate((uint64) hole, (uint64) (data - hole));
+		hole = data < end ? lseek(pm_pool_fd, data, SEEK_HOLE) : end;
+	}
+	if (rc == 0 && hole >= end)
+		return true;
+	rc = rc != 0 ? rc : errno;
+	return pool_refuse(why, rc == ENOSPC || rc == EDQUOT ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR,
+					   "Free space on the file system that holds the pool, and restart the server.",
+					   "The file is a copy with holes where the pool is in use.",
+					   "could not allocate all space of sofort pool \"%s\": %s", pm_pool_file, strerror(rc));
+}
+
+/* Of what is in use; not behind damaged words, where nobody knows how far that reaches. */
+static bool
+fill_granules(int extent, PoolRefusal *why)
+{
+	uint32		prepared = Min(words_prepared(extent), pm_extent[extent].ngranules);
+	uint32		start = 0;
+	uint32		end = 0;
+
+	for (uint32 g = 0; g < prepared; g++)
+	{
+		uint64		word = segment_word(extent, g);
+		uint32		n = SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;
+
+		if (word == 0 || !SEGWORD_IS_RIGHT(word))
+			continue;
+		if (g != end)
+		{
+			if (!fill_holes(granule_offset(extent, start), (uint64) (end - start) * PM_GRANULE, why))
+				return false;
+			start = g;
+		}
+		end = g + Max(Min(n, prepared - g), 1);
+		g = end - 1;
+	}
+	return fill_holes(granule_offset(extent, start), (uint64) (end - start) * PM_GRANULE, why);
+}
+
 /* ---- start ---- */
 
 /*
  * Rebuild bitmap and counters from the words; flushes them, because what a
  * killed process stored and did not flush decides from here on what is free.
  * They are drained before alloc_startup() gives anything back, at the latest by
- * start_life().  Reads 8 bytes per granule ever used, nothing else.
+ * start_life().  Reads 8 bytes per granule ever used, nothing else.  False with a
+ * reason if there is no room for what is in use.
  */
-void
-segment_startup(void)
+bool
+segment_startup(PoolRefusal *why)
 {
 	uint64		total = 0;
 	int			e;
@@ -69,6 +142,9 @@ segment_startup(void)
 		uint32		g;
 		uint32		hint = 0;
 
+		/* (reading a hole of a tmpfs file takes a page) */
+		if (!holes_filled && !fill_holes(pm_extent[e].offset + PM_GRANULE, prepared * sizeof(uint64), why))
+			return false;
 		memset(bitmap, 0, prepared / 8);
 		pm_shared->extent_used[e] = 0;
 		for (g = 0; g < prepared; g++)
@@ -96,8 +172,12 @@ segment_startup(void)
 		total += pm_shared->extent_used[e];
 		pm_flush(pm_extent[e].header, sizeof(ExtentHeader));
 		pm_flush(pm_extent[e].words, prepared * sizeof(uint64));
+		if (!holes_filled && !fill_granules(e, why))
+			return false;
 	}
+	holes_filled = true;
 	pg_atomic_write_u64(&pm_shared->used_granules, total);
+	return true;
 }
 
 /* ---- taking ---- */
@@ -144,11 +224,7 @@ find_run(int extent, uint32 n, uint32 *start)
 static int
 back_range(uint64 offset, uint64 len)
 {
-	int			rc;
-
-	do
-		rc = fallocate(pm_pool_fd, 0, (off_t) offset, (off_t) len) == 0 ? 0 : errno;
-	while (rc == EINTR);
+	int			rc = allocate(offset, len);
 
 	/* Without this, power loss could take the reservation, not the data. */
 	if (rc != 0)
