@@ -110,4 +110,8 @@ CREATE FUNCTION lock_entries()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_lock_entries' LANGUAGE C;
 COMMENT ON FUNCTION lock_entries() IS 'row locks that are in the lock table';
 
+CREATE FUNCTION release_steps()
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_release_steps' LANGUAGE C;
+COMMENT ON FUNCTION release_steps() IS 'entries of the lock table that this session has looked at to let go of row locks';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

@@ -34,6 +34,7 @@ PG_FUNCTION_INFO_V1(sofort_test_resume_waiting);
 PG_FUNCTION_INFO_V1(sofort_test_age_outcomes);
 PG_FUNCTION_INFO_V1(sofort_test_kept_records);
 PG_FUNCTION_INFO_V1(sofort_test_lock_entries);
+PG_FUNCTION_INFO_V1(sofort_test_release_steps);
 PG_FUNCTION_INFO_V1(sofort_test_arm);
 PG_FUNCTION_INFO_V1(sofort_test_disarm);
 PG_FUNCTION_INFO_V1(sofort_test_waiters);
@@ -404,6 +405,12 @@ sofort_test_lock_entries(PG_FUNCTION_ARGS)
 {
 	pool_require();
 	PG_RETURN_INT64((int64) txn_test_lock_entries());
+}
+
+Datum
+sofort_test_release_steps(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) txn_test_release_steps());
 }
 
 Datum

@@ -162,6 +162,70 @@ SELECT * FROM s_s WHERE id = 22 FOR SHARE;
 UPDATE s_s SET v = 'mine' WHERE id = 22;
 COMMIT;
 SELECT * FROM s_s WHERE id = 22;
+-- nested savepoints let go of their own locks, and of no others
+CREATE TABLE s_l (id int PRIMARY KEY, n int) USING sofort;
+INSERT INTO s_l SELECT i, 0 FROM generate_series(1, 2000) i;
+BEGIN;
+SELECT count(*) FROM (SELECT * FROM s_l WHERE id <= 100 FOR SHARE) q;
+SAVEPOINT a;
+SELECT count(*) FROM (SELECT * FROM s_l WHERE id <= 50 FOR UPDATE) q;
+SAVEPOINT b;
+SELECT count(*) FROM (SELECT * FROM s_l WHERE id BETWEEN 31 AND 80 FOR UPDATE) q;
+SAVEPOINT c;
+SELECT count(*) FROM (SELECT * FROM s_l WHERE id BETWEEN 71 AND 90 FOR UPDATE) q;
+RELEASE c;
+SAVEPOINT d;
+SELECT count(*) FROM (SELECT * FROM s_l WHERE id BETWEEN 91 AND 100 FOR UPDATE) q;
+SELECT sofort_test.lock_entries();
+ROLLBACK TO d;
+SELECT sofort_test.lock_entries();
+ROLLBACK TO b;
+SELECT sofort_test.lock_entries();
+SELECT count(*) FROM (SELECT * FROM s_l WHERE id = 60 FOR UPDATE) q;
+RELEASE b;
+SELECT sofort_test.lock_entries();
+ROLLBACK TO a;
+SELECT sofort_test.lock_entries();
+COMMIT;
+SELECT sofort_test.lock_entries();
+-- looking only at what has come since they began
+CREATE FUNCTION pg_temp.blocks(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE before bigint := sofort_test.release_steps(); n bigint;
+BEGIN
+    FOR i IN 1..2000 LOOP
+        BEGIN
+            EXECUTE stmt USING i;
+            RAISE division_by_zero;
+        EXCEPTION WHEN division_by_zero THEN NULL;
+        END;
+    END LOOP;
+    n := sofort_test.release_steps() - before;
+    RETURN CASE WHEN n <= 4 * 2000 THEN 'few' ELSE n::text END;
+END $$;
+BEGIN;
+SELECT count(*) FROM (SELECT * FROM s_l FOR SHARE) q;
+SELECT sofort_test.release_steps() AS before \gset
+SAVEPOINT a;
+SELECT count(*) FROM (SELECT * FROM s_l FOR UPDATE) q;
+SELECT sofort_test.lock_entries();
+ROLLBACK TO a;
+SELECT sofort_test.lock_entries();
+SELECT CASE WHEN n <= 3 * 4000 THEN 'few' ELSE n::text END AS looked_at FROM (SELECT sofort_test.release_steps() - :before AS n) q;
+SELECT pg_temp.blocks('SELECT * FROM s_l WHERE id = $1 FOR UPDATE');
+SELECT pg_temp.blocks('UPDATE s_l SET n = 1 WHERE id = $1');
+SELECT pg_temp.blocks('INSERT INTO s_l VALUES ($1 + 10000, 0)');
+SELECT sofort_test.lock_entries();
+ROLLBACK;
+BEGIN;
+SELECT count(*) FROM (SELECT * FROM s_l FOR KEY SHARE) q;
+SELECT pg_temp.blocks('SELECT * FROM s_l WHERE id = $1 FOR UPDATE');
+COMMIT;
+BEGIN;
+SELECT count(*) FROM (SELECT * FROM s_l FOR KEY SHARE) q;
+SELECT pg_temp.blocks('DELETE FROM s_l WHERE id = $1');
+COMMIT;
+SELECT sofort_test.lock_entries();
+SELECT count(*), sum(n) FROM s_l;
 -- DDL and data together
 BEGIN;
 CREATE TABLE s_new (i int PRIMARY KEY) USING sofort;

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
+use Session;
 use SofortNode;
 use Test::More;
 
@@ -100,5 +101,68 @@ sub freed_and_used
 }
 freed_and_used('store-prune-walk');
 freed_and_used('store-orphan-walk', 'BEGIN; UPDATE o SET n = -1 WHERE id = 8; ROLLBACK');
+
+# ---- a rolled back subtransaction goes through its row locks while others give it
+# some, and take back what they gave ----
+sub partition_of
+{
+	my ($store, $row) = @_;
+	my $mul = sub { use integer; $_[0] * $_[1] };
+	my $h = $mul->($store, 0x9e3779b97f4a7c15) ^ $row;
+	$h = $mul->($h ^ $h >> 33, $_) for 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53;
+	return ($h ^ $h >> 33) % 128;
+}
+sub nobody_locks
+{
+	my ($when) = @_;
+	is($node->safe_psql('postgres', 'SELECT sofort_test.lock_entries()'), '0', "$when: no entry is left");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT * FROM l FOR UPDATE SKIP LOCKED) q'), '100', "$when: nobody holds a row");
+	return;
+}
+$node->safe_psql('postgres', 'CREATE TABLE l (id int PRIMARY KEY, n int) USING sofort; INSERT INTO l SELECT i, 0 FROM generate_series(1, 100) i');
+my $holder = session_on($node);
+say_to($holder, 'BEGIN');
+say_to($holder, 'SAVEPOINT a');
+say_to($holder, 'SELECT FROM l WHERE id = 1 FOR KEY SHARE');
+transactions('SELECT FROM l WHERE id = 1 FOR KEY SHARE');
+is($node->safe_psql('postgres', 'SELECT sofort_test.lock_entries()'), '1', 'a lock is an entry');
+$node->arm('row-lock-found', 'wait');
+send_to($holder, 'ROLLBACK TO a');
+ok($node->wait_at('row-lock-found'), 'it is about to be removed');
+transactions('UPDATE l SET n = 1 WHERE id = 1');
+is($node->safe_psql('postgres', 'SELECT sofort_test.lock_entries()'), '2', 'and is carried to the next version');
+$node->disarm('row-lock-found');
+is(answer($holder), '', 'rolled back');
+nobody_locks('carried meanwhile');
+
+# the entry of row 2 is taken back when the holder's next step would be to look at it
+my $store = $node->safe_psql('postgres', q{SELECT store_id FROM sofort.tables WHERE relation = 'l'::regclass});
+# (row ids are counted from 0; the partition of row 2 is locked meanwhile)
+my ($other) = grep { partition_of($store, $_ - 1) != partition_of($store, 1) } 3, 4, 5;
+say_to($holder, 'SAVEPOINT a');
+say_to($holder, "SELECT FROM l WHERE id IN (2, 50, $other) FOR SHARE");
+transactions('SELECT FROM l WHERE id = 50 FOR KEY SHARE');
+$node->arm('row-lock-added', 'wait');
+my $adder = session_on($node);
+say_to($adder, 'BEGIN');
+send_to($adder, 'SELECT FROM l WHERE id = 2 FOR KEY SHARE');
+ok($node->wait_at('row-lock-added'), 'an entry was added for the holder');
+transactions("SELECT FROM l WHERE id = $other FOR KEY SHARE");
+$node->arm('row-lock-found', 'wait');
+send_to($holder, 'ROLLBACK TO a');
+ok($node->wait_at('row-lock-found'), 'the holder comes to a later one first');
+$node->disarm('row-lock-added');
+is(answer($adder), '', 'the entry is taken back');
+# and is an entry of others now, which would lead the holder astray
+say_to($adder, 'SELECT FROM l WHERE id BETWEEN 60 AND 70 FOR KEY SHARE');
+say_to($adder, 'SAVEPOINT b');
+say_to($adder, 'SELECT FROM l WHERE id BETWEEN 60 AND 70 FOR SHARE');
+$node->disarm('row-lock-found');
+is(answer($holder), '', 'rolled back');
+say_to($adder, 'ROLLBACK');
+nobody_locks('taken back meanwhile');
+say_to($holder, 'ROLLBACK');
+is($node->verify_problems, '', 'verify');
+
 $node->stop;
 done_testing();

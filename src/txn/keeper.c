@@ -371,7 +371,7 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 	__atomic_store_n(&s->active, false, __ATOMIC_RELEASE);
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
-	locktable_release(stand_in(k), TopSubTransactionId);
+	locktable_release(stand_in(k), TopSubTransactionId, 0);
 	txn_drain();
 	/* not flushed: without an open record KEPT means the same, undone once more */
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life);

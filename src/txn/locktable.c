@@ -10,6 +10,10 @@
  * needed.  Holding the partition lock of an entry therefore means that its owner
  * has not finished letting go: what is added for it then will be found.
  *
+ * The list is in the order of arrival, not of subtransactions: a lock of an outer
+ * one becomes an entry whenever somebody needs that, or carries it to another
+ * version.  But nothing of a subtransaction arrives before it begins.
+ *
  * Lock order: partition (two: ascending), then spinlock.
  *
  *-------------------------------------------------------------------------
@@ -17,6 +21,7 @@
 #include "postgres.h"
 
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
 #include "storage/ipc.h"
 #include "storage/spin.h"
 
@@ -24,6 +29,7 @@
 
 #define FIRST_BUCKETS	64
 #define STOCK_LIMIT		256
+#define STEPS_AT_ONCE	64		/* of a list, under its spinlock */
 
 typedef struct Partition
 {
@@ -39,6 +45,9 @@ static Partition *partitions;
 static RowLock *stock = NULL;
 static int	nstock = 0;
 static bool exit_registered = false;
+
+/* For tests: entries that this process has looked at to let go of them. */
+static uint64 release_steps = 0;
 
 Size
 locktable_shmem_size(void)
@@ -199,6 +208,7 @@ grow(Partition *p)
 static inline void
 own(TxnBackend *b, RowLock *lock)
 {
+	lock->arrival = b->arrivals++;
 	lock->owned_prev = NULL;
 	lock->owned_next = b->owned;
 	if (b->owned != NULL)
@@ -215,6 +225,8 @@ disown(TxnBackend *b, RowLock *lock)
 		b->owned = lock->owned_next;
 	if (lock->owned_next != NULL)
 		lock->owned_next->owned_prev = lock->owned_prev;
+	if (b->cursor == lock)
+		b->cursor = lock->owned_next;
 }
 
 /* The list that an entry is in, locked: hand-over may change it. */
@@ -307,24 +319,47 @@ locktable_remove(RowLock *lock)
 	put_back(lock);
 }
 
-/* The row of some entry of an owner with sub or a later subtransaction. */
+/*
+ * The row of the next entry of an owner, from its cursor on, that arrived at
+ * "since" or later and is of from_sub or a later subtransaction.
+ */
 static bool
-find_owned(TxnBackend *b, SubTransactionId from_sub, StoreId *store, uint64 *row)
+next_owned(TxnBackend *b, SubTransactionId from_sub, uint64 since, StoreId *store, uint64 *row)
 {
-	RowLock    *lock;
-
-	if (*(RowLock *volatile *) &b->owned == NULL)
-		return false;
-	SpinLockAcquire(&b->mutex);
-	for (lock = b->owned; lock != NULL && lock->sub < from_sub; lock = lock->owned_next)
-		;
-	if (lock != NULL)
+	for (;;)
 	{
-		*store = lock->store;
-		*row = lock->row;
+		RowLock    *lock;
+		int			n;
+
+		SpinLockAcquire(&b->mutex);
+		lock = b->cursor;
+		for (n = 1; n < STEPS_AT_ONCE && lock != NULL && lock->arrival >= since &&
+			 lock->sub < from_sub; n++)
+			lock = lock->owned_next;
+		release_steps += n;
+		if (lock == NULL || lock->arrival < since)
+		{
+			b->cursor = NULL;
+			SpinLockRelease(&b->mutex);
+			return false;
+		}
+		if (lock->sub >= from_sub)
+		{
+			*store = lock->store;
+			*row = lock->row;
+			b->cursor = lock->owned_next;
+			SpinLockRelease(&b->mutex);
+			return true;
+		}
+		b->cursor = lock;
+		SpinLockRelease(&b->mutex);
 	}
-	SpinLockRelease(&b->mutex);
-	return lock != NULL;
+}
+
+uint64
+txn_test_release_steps(void)
+{
+	return release_steps;
 }
 
 /* For tests: entries of all owners. */
@@ -341,29 +376,43 @@ txn_test_lock_entries(void)
 
 /*
  * Let go of everything that the subtransaction of this owner and those after it
- * hold.  TopSubTransactionId: everything.  No error, no allocation.
+ * hold; none of it arrived before "since".  TopSubTransactionId, 0: everything.
+ * No error, no allocation.
  */
 void
-locktable_release(TxnBackend *b, SubTransactionId from_sub)
+locktable_release(TxnBackend *b, SubTransactionId from_sub, uint64 since)
 {
 	uint32		owner = (uint32) (b - TxnBackends);
 	StoreId		store;
 	uint64		row;
 
-	while (find_owned(b, from_sub, &store, &row))
+	/* others may copy an entry before it is removed: look at what they added, too */
+	while (*(RowLock *volatile *) &b->owned != NULL)
 	{
-		LWLock	   *lwlock = txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(store, row));
-		RowLock    *lock;
-		RowLock    *next;
+		uint64		arrivals = *(volatile uint64 *) &b->arrivals;
 
-		LWLockAcquire(lwlock, LW_EXCLUSIVE);
-		for (lock = locktable_first(store, row); lock != NULL; lock = next)
+		if (arrivals == since)
+			break;
+		SpinLockAcquire(&b->mutex);
+		b->cursor = b->owned;
+		SpinLockRelease(&b->mutex);
+		while (next_owned(b, from_sub, since, &store, &row))
 		{
-			next = locktable_next(lock);
-			if (lock->owner == owner && lock->sub >= from_sub)
-				locktable_remove(lock);
+			LWLock	   *lwlock = txn_lwlock(TXN_LWLOCK_ROWS + locktable_partition(store, row));
+			RowLock    *lock;
+			RowLock    *next;
+
+			SOFORT_STOP("row-lock-found");
+			LWLockAcquire(lwlock, LW_EXCLUSIVE);
+			for (lock = locktable_first(store, row); lock != NULL; lock = next)
+			{
+				next = locktable_next(lock);
+				if (lock->owner == owner && lock->sub >= from_sub)
+					locktable_remove(lock);
+			}
+			LWLockRelease(lwlock);
 		}
-		LWLockRelease(lwlock);
+		since = arrivals;
 	}
 }
 

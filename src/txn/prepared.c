@@ -361,7 +361,7 @@ resolve(TxnPrepared *p)
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	tcb_walk(tcb, slot, false, release_lock_words);
-	locktable_release(stand_in(p), TopSubTransactionId);
+	locktable_release(stand_in(p), TopSubTransactionId, 0);
 	txn_drain();
 	pm_store8_persist(&tcb->state,
 					  TCB_MAKE_STATE(TCB_FREE, TCB_GENERATION(tcb->state), TxnShmem->life));

@@ -375,6 +375,7 @@ change_with_table(const TxnRow *r, uint64 from, uint64 to, uint64 mark, LockTupl
 	}
 	if (any_entry(r))
 		to |= mark;
+	SOFORT_STOP("row-lock-added");
 	if (to != from && !word_cas(&r->words->end, from, to))
 	{
 		o->changed = true;
@@ -920,6 +921,20 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
  * ------------------------------------------------------------------------
  */
 
+/* No entry of the subtransaction came to the lock table before. */
+static uint64
+first_arrival_of(SubTransactionId sub)
+{
+	int			i;
+
+	for (i = My.nframes - 1; i > 0; i--)
+	{
+		if (My.frames[i].sub == sub)
+			return My.frames[i].first_arrival;
+	}
+	return 0;
+}
+
 /*
  * Locks that the subtransaction and those after it took.  A LOCK word that
  * somebody has made an entry meanwhile is found in the lock table.
@@ -942,7 +957,7 @@ rowlock_release(SubTransactionId from_sub)
 		}
 	}
 	My.nlocks_logged = Min(My.nlocks_logged, My.nlocks);
-	locktable_release(My.backend, from_sub);
+	locktable_release(My.backend, from_sub, first_arrival_of(from_sub));
 }
 
 /*

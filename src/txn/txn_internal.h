@@ -128,8 +128,8 @@ typedef struct TxnSub
 struct RowLock;
 
 /*
- * Per PGPROC, written by its owner only, except "owned".  Behind them those that
- * stand for prepared transactions.
+ * Per PGPROC, written by its owner only, except what the mutex protects.  Behind
+ * them those that stand for prepared transactions.
  */
 typedef struct TxnBackend
 {
@@ -142,8 +142,11 @@ typedef struct TxnBackend
 	int			pid;
 	uint32		ring_next;		/* owner only */
 	uint64		nentries;		/* for views */
-	slock_t		mutex;			/* protects "owned" */
-	struct RowLock *owned;		/* its entries in the lock table */
+	slock_t		mutex;			/* protects "owned", "cursor", "arrivals" */
+	struct RowLock *owned;		/* its entries in the lock table, the last to
+								 * arrive first */
+	struct RowLock *cursor;		/* the next one that locktable_release() looks at */
+	uint64		arrivals;		/* entries that ever came to "owned" */
 	TxnSub		subs[TXN_MIRROR_SUBS];
 } TxnBackend;
 
@@ -275,6 +278,8 @@ typedef struct TxnFrame
 	SubTransactionId sub;
 	int64		first_entry;	/* of the write set; those behind it are its own,
 								 * or of what committed into it */
+	uint64		first_arrival;	/* its entries in the lock table came then or
+								 * later (TxnBackend.arrivals) */
 	CommandId	first;			/* words of it have this command id or more */
 	bool		exact;			/* words of its parents may have it, too: log
 								 * single rows only */
@@ -420,6 +425,7 @@ typedef struct RowLock
 	struct RowLock *next;		/* in the bucket, or in the stock */
 	struct RowLock *owned_next;
 	struct RowLock *owned_prev;
+	uint64		arrival;		/* its place in the owner's list */
 	StoreId		store;
 	uint64		row;
 	uint64		fxid;
@@ -441,7 +447,7 @@ extern RowLock *locktable_next(RowLock *lock);
 extern RowLock *locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation,
 							  uint64 fxid, SubTransactionId sub, LockTupleMode mode);
 extern void locktable_remove(RowLock *lock);
-extern void locktable_release(TxnBackend *b, SubTransactionId from_sub);
+extern void locktable_release(TxnBackend *b, SubTransactionId from_sub, uint64 since);
 extern RowLock *locktable_copy_owned(TxnBackend *b, int64 *n);
 extern RowLock *locktable_take_unlogged(TxnBackend *b, int64 *n);
 extern void locktable_hand_over(TxnBackend *from, uint32 slot, TxnBackend *to);
