@@ -97,6 +97,7 @@ INSERT INTO s_v VALUES (1);
 CREATE FUNCTION verifies(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM * FROM sofort.verify('s_v'); RETURN i; END $$;
 CREATE INDEX s_verifies ON s_v USING sofort_index (verifies(i));
 SELECT * FROM sofort.verify('s_v');
+DROP TABLE s_v;
 -- a converted index in a savepoint
 BEGIN;
 CREATE TABLE s_sub (i int PRIMARY KEY) USING sofort;
