@@ -164,5 +164,35 @@ nobody_locks('taken back meanwhile');
 say_to($holder, 'ROLLBACK');
 is($node->verify_problems, '', 'verify');
 
+# ---- A row has been moved to another partition by a transaction that has committed and not stamped
+# its rows yet: whoever follows the row must not take it for deleted. ----
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE p (id int, part int, n int) PARTITION BY LIST (part);
+	CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1) USING sofort;
+	CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2) USING sofort;
+	INSERT INTO p VALUES (1, 1, 0)});
+foreach my $what ('UPDATE p SET n = n + 1', 'DELETE FROM p', 'SELECT * FROM p')
+{
+	my $gate = session_on($node);
+	my $late = session_on($node);
+	say_to($gate, 'SELECT pg_advisory_lock(1)');
+	# the snapshot is older than what follows
+	send_to($late, "$what WHERE id = 1 AND (SELECT pg_advisory_lock(1)) IS NOT NULL" . ($what =~ /SELECT/ ? ' FOR UPDATE' : ''));
+	ok($node->wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"), "$what has its snapshot");
+	$node->arm('commit-before-stamp', 'wait');
+	my $mover = background('UPDATE p SET part = 3 - part WHERE id = 1');
+	ok($node->wait_at('commit-before-stamp'), 'the row has been moved');
+	say_to($gate, 'SELECT pg_advisory_unlock(1)');
+	like(answer($late), qr/40001: tuple to be locked was already moved to another partition/, "$what fails");
+	$node->disarm('commit-before-stamp');
+	ends_well($mover, 'and the commit ends');
+	foreach my $session ($gate, $late)
+	{
+		$session->{in} .= "\\q\n";
+		IPC::Run::finish($session->{run});
+	}
+}
+is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where it was moved to');
 $node->stop;
 done_testing();

@@ -42,9 +42,9 @@ wait_for_xact(Relation rel, TransactionId xid, ItemPointer tid, LockWaitPolicy p
 }
 
 /*
- * The version that followed *ref, to be locked instead.  Waits for its creator
- * if that is another transaction in progress: it may yet abort, and then an
- * older version counts.
+ * The version that followed one which has ended for good, to be locked instead.
+ * Waits for its creator if that is another transaction in progress: it may yet
+ * abort, and then an older version counts.
  *
  * TM_Ok: *next is it.  TM_Deleted: there is none.  TM_SelfModified (tmfd
  * filled): made by the running command.  TM_WouldBlock as the policy says.
@@ -53,20 +53,24 @@ static TM_Result
 find_next_version(Relation rel, StoreDesc *store, const RowRef *ref, CommandId cid,
 				  LockWaitPolicy policy, TM_FailureData *tmfd, RowRef *next)
 {
+	RowRef		current = *ref;
+
 	for (;;)
 	{
-		uint64		end = word_read(&ref->words->end);
+		uint64		end = word_read(&current.words->end);
 		uint64		begin;
 		TransactionId xid;
 		ItemPointerData tid;
 
 		CHECK_FOR_INTERRUPTS();
-		if (WORD_TAG(end) == WORD_TAG_STAMP && (end & END_MOVED))
+		/* who committed may have its stamps still before it, or is this transaction */
+		if ((WORD_TAG(end) == WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_PROGRESS) &&
+			(end & END_MOVED))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("tuple to be locked was already moved to another partition due to concurrent update")));
 
-		if (!(end & END_UPDATED) || !store_successor(store, ref, next))
+		if (!(end & END_UPDATED) || !store_successor(store, &current, next))
 			return TM_Deleted;
 
 		begin = word_read(&next->words->begin);
@@ -75,15 +79,21 @@ find_next_version(Relation rel, StoreDesc *store, const RowRef *ref, CommandId c
 		if (WORD_TAG(begin) != WORD_TAG_PROGRESS)
 			continue;			/* its creator has just aborted: look again */
 
-		xid = txn_word_xid(begin);
 		if (txn_word_is_mine(begin))
 		{
 			if (txn_word_command(begin) < cid)
 				return TM_Ok;
-			tmfd->xmax = xid;
+			if (txn_word_is_mine(word_read(&next->words->end)))
+			{
+				current = *next;	/* we have ended it, too */
+				continue;
+			}
+			tmfd->xmax = txn_word_xid(begin);
 			tmfd->cmax = txn_word_command(begin);
 			return TM_SelfModified;
 		}
+		/* a subtransaction may be rolled back long before its parent ends */
+		xid = txn_word_waitable_xid(begin);
 		if (word_read(&next->words->begin) != begin || !TransactionIdIsValid(xid))
 			continue;
 
@@ -178,6 +188,7 @@ tableam_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 {
 	StoreDesc  *store;
 	RowRef		ref;
+	bool		traversed = false;
 	TM_Result	result;
 
 	tmfd->traversed = false;
@@ -197,6 +208,9 @@ tableam_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 			result = lock_successors(rel, store, &ref, cid, mode, tmfd);
 		txn_release_tuple_lock(&row, mode, &have_lock);
 
+		/* Heap goes on from later versions that we have ended, by whatever command. */
+		if (traversed && (result == TM_SelfModified || result == TM_Invisible))
+			result = TM_Updated;
 		if (result == TM_Ok || result == TM_Invisible)
 			break;
 		result = tableam_fill_ctid(store, &ref, result, tmfd);
@@ -208,7 +222,7 @@ tableam_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 			return result;
 		ref = next;
 		row_to_tid(store, ref.row, tid);
-		tmfd->traversed = true;
+		tmfd->traversed = traversed = true;
 	}
 
 	tableam_store_row(slot, rel, store, &ref);

@@ -506,6 +506,12 @@ txn_word_xid(uint64 word)
 	return InvalidTransactionId;
 }
 
+TransactionId
+txn_word_waitable_xid(uint64 word)
+{
+	return txn_waitable_xid(WORD_SLOT(word), WORD_GENERATION(word), true, WORD_COMMAND(word));
+}
+
 uint64
 txn_word_fxid(uint64 word)
 {

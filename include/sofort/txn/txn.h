@@ -270,6 +270,12 @@ extern uint64 txn_word_fxid(uint64 word);	/* STAMP and PROGRESS, else 0; in 64 b
 extern CommandId txn_word_command(uint64 word); /* 0 if not our own */
 extern bool txn_word_is_mine(uint64 word);
 
+/*
+ * Whose end says what becomes of a PROGRESS word: a subtransaction, if it still
+ * is one.  Invalid if the transaction has ended.
+ */
+extern TransactionId txn_word_waitable_xid(uint64 word);
+
 /* ---- row locks and claims ---- */
 
 typedef struct TxnRow
