@@ -238,16 +238,18 @@ SELECT * FROM sofort.verify('s_long');
 CREATE TABLE s_arrays (a int, b int, c int, t text) USING sofort;
 INSERT INTO s_arrays SELECT i % 10, i / 10, nullif(i % 7, 6), 'text ' || i % 7 FROM generate_series(0, 9999) i;
 CREATE INDEX ON s_arrays USING sofort_index (a, b DESC, c);
-CREATE INDEX ON s_arrays USING sofort_index (a, t, c DESC, b);
-ANALYZE s_arrays;
+CREATE TABLE s_arrays_t (LIKE s_arrays) USING sofort;
+INSERT INTO s_arrays_t TABLE s_arrays;
+CREATE INDEX ON s_arrays_t USING sofort_index (a, t, c DESC, b);
+ANALYZE s_arrays, s_arrays_t;
 SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;
-CREATE FUNCTION pg_temp.in_order(conditions text, ordering text, direction text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION pg_temp.in_order(conditions text, ordering text, direction text, relation text DEFAULT 's_arrays') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE r boolean; n bigint; plain bigint;
 BEGIN
-    EXECUTE format('SELECT count(*), bool_and(ok) FROM (SELECT coalesce(%2$s %3$s lag(%2$s) OVER (), true) AS ok FROM (SELECT * FROM s_arrays WHERE %1$s OFFSET 0) x) y',
-        conditions, ordering, direction) INTO n, r;
+    EXECUTE format('SELECT count(*), bool_and(ok) FROM (SELECT coalesce(%2$s %3$s lag(%2$s) OVER (), true) AS ok FROM (SELECT * FROM %4$s WHERE %1$s OFFSET 0) x) y',
+        conditions, ordering, direction, relation) INTO n, r;
     SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;
-    EXECUTE 'SELECT count(*) FROM s_arrays WHERE ' || conditions INTO plain;
+    EXECUTE 'SELECT count(*) FROM ' || relation || ' WHERE ' || conditions INTO plain;
     SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on;
     RETURN n || CASE WHEN n = plain THEN ' rows, ' ELSE ' rows, not ' || plain || ', ' END || CASE WHEN r THEN 'in order' ELSE 'OUT OF ORDER' END;
 END $$;
@@ -256,8 +258,8 @@ SELECT pg_temp.in_order('a = 5 AND b < 900 AND c = ANY (''{2,NULL,1,1}''::bigint
 SELECT pg_temp.in_order('a > 5 AND c = ANY (''{4,0}'')', '(a, -b)', '>=');
 SELECT pg_temp.in_order('a > 5 AND b = ANY (''{4,700,3}'') AND c IS NOT NULL', '(a, -b)', '>=');
 SELECT pg_temp.in_order('a = ANY (''{7,3}'') AND b = ANY (''{4,700,3}'')', '(a, -b)', '>=');
-SELECT pg_temp.in_order('a = 3 AND t > ''text 2'' AND c = ANY (''{3,5,1}'') AND b > 10', '(t, -c, b)', '>=');
-SELECT pg_temp.in_order('a = 3 AND t = ANY (''{text 5,text 1}'') AND c < 5', '(t, -c, b)', '>=');
+SELECT pg_temp.in_order('a = 3 AND t > ''text 2'' AND c = ANY (''{3,5,1}'') AND b > 10', '(t, -c, b)', '>=', 's_arrays_t');
+SELECT pg_temp.in_order('a = 3 AND t = ANY (''{text 5,text 1}'') AND c < 5', '(t, -c, b)', '>=', 's_arrays_t');
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b < 900 AND c IN (1, 2) ORDER BY b DESC LIMIT 8) x;
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b > 100 AND c IN (1, 2) ORDER BY b LIMIT 8) x;
 RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_sort;
