@@ -423,17 +423,13 @@ update_row(DirectState *d, TupleTableSlot *old)
 	EState	   *estate = d->css.ss.ps.state;
 	Relation	rel = d->css.ss.ss_currentRelation;
 	ItemPointerData tid = old->tts_tid;
-	TM_FailureData tmfd;
-	bool		needs_entries;
 
 	if (tableam_row_gets_root(old, rel) || !make_new_row(d, old))
 		return false;
 	d->new_row->tts_tableOid = RelationGetRelid(rel);
-	if (tableam_update_in_chain(rel, &tid, d->new_row, estate->es_output_cid,
-								estate->es_crosscheck_snapshot, &tmfd, &needs_entries) != TM_Ok)
+	if (!tableam_update_in_chain(rel, &tid, d->new_row, estate->es_output_cid,
+								 estate->es_crosscheck_snapshot))
 		return false;
-	if (needs_entries)
-		elog(ERROR, "update of \"%s\" needs index entries", RelationGetRelationName(rel));
 	estate->es_processed++;
 	return true;
 }

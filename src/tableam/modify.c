@@ -304,7 +304,7 @@ classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlo
 /*
  * UPDATE.  A row in a block that is not to be filled any more gets a new root, so
  * that all of its chain can go; unless the caller has no way to insert into indexes
- * (in_chain).
+ * (in_chain).  For him TM_WouldBlock: it takes index entries; nothing was done.
  */
 static TM_Result
 update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
@@ -336,6 +336,8 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 	classify_update(rel, store, &old, slot, &heap_only, &summaries, &keys);
 	if (!in_chain && store_row_is_retired(store, &old))
 		heap_only = false;
+	if (in_chain && !heap_only)
+		return TM_WouldBlock;
 	if (!keys)
 		*lockmode = LockTupleNoKeyExclusive;
 
@@ -393,18 +395,17 @@ tableam_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, Comma
 					  update_indexes);
 }
 
-/* The same for a statement that changes no column of an index, and waits. */
-TM_Result
+/* The same, if it takes no index entries; waits. */
+bool
 tableam_update_in_chain(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
-						Snapshot crosscheck, TM_FailureData *tmfd, bool *needs_entries)
+						Snapshot crosscheck)
 {
+	TM_FailureData tmfd;
 	LockTupleMode lockmode;
 	CompatUpdateIndexes update_indexes;
-	TM_Result	result = update_row(rel, otid, slot, cid, crosscheck, true, true, tmfd, &lockmode,
-									&update_indexes);
 
-	*needs_entries = update_indexes != COMPAT_UPDATE_INDEXES_NONE;
-	return result;
+	return update_row(rel, otid, slot, cid, crosscheck, true, true, &tmfd, &lockmode,
+					  &update_indexes) == TM_Ok;
 }
 
 /* Will an update of this row give it a new root, whatever it changes? */

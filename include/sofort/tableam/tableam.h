@@ -53,11 +53,11 @@ extern const RowRef *tableam_slot_row(TupleTableSlot *slot);
 extern bool tableam_row_gets_root(TupleTableSlot *slot, Relation rel);
 
 /*
- * table_tuple_update() for who has no way to insert into indexes, and changes none of
- * their columns (else *needs_entries).  Waits for row locks.
+ * table_tuple_update() for who has no way to insert into indexes.  Waits for row
+ * locks.  False: nothing was done, because the row is not current any more, or a
+ * column of an index changes: one may have been made since the statement began.
  */
-extern TM_Result tableam_update_in_chain(Relation rel, ItemPointer otid, TupleTableSlot *slot,
-										 CommandId cid, Snapshot crosscheck,
-										 TM_FailureData *tmfd, bool *needs_entries);
+extern bool tableam_update_in_chain(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+									CommandId cid, Snapshot crosscheck);
 
 #endif							/* SOFORT_TABLEAM_TABLEAM_H */
