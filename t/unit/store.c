@@ -173,12 +173,17 @@ op_add(void)
 							  (uint32) Min(pm_vector_count(&dictionary()->values), 256), CODES, 0) :
 		dictionary_code(shared, dict_index, bytes, len, CODES, 0);
 	epoch_exit();
-	/* its own row, or that of another process, which finds the code, is committed */
+	check(code_is_value(added, adding));
+	/*
+	 * Its own row, or that of another process, is committed.  (That may find another code
+	 * of the value: what a crash kept from the table is found when it is made anew.)
+	 */
 	if (random_below(2))
 	{
 		server_become(2);
 		epoch_enter();
-		check(dictionary_code(shared, dict_index, bytes, len, CODES, 0) == added);
+		added = dictionary_code(shared, dict_index, bytes, len, CODES, 0);
+		check(code_is_value(added, adding));
 		epoch_exit();
 	}
 	pm_drain();
