@@ -28,3 +28,17 @@ SELECT x, s_v FROM s_v WHERE y = 300;
 VACUUM FULL s_v;
 SELECT a, b, x, c, y FROM s_v ORDER BY a;
 \endif
+-- a NOT NULL constraint that is not valid yet holds for every row that is updated, by whatever column
+\if :virtual
+CREATE TABLE s_n (id int PRIMARY KEY, a int, n int) USING sofort;
+INSERT INTO s_n VALUES (1, NULL, 0), (2, 2, 0);
+ALTER TABLE s_n ADD CONSTRAINT a_there NOT NULL a NOT VALID;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+UPDATE s_n SET n = n + 1 WHERE id = 1;
+UPDATE s_n SET n = n + 1 WHERE id = 2;
+UPDATE s_n SET a = 1 WHERE id = 1;
+ALTER TABLE s_n VALIDATE CONSTRAINT a_there;
+UPDATE s_n SET n = n + 1;
+SELECT * FROM s_n ORDER BY id;
+\endif

@@ -290,7 +290,8 @@ update_is_plain(Relation rel, const ModifyTable *modify)
 	ListCell   *lc;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relispartition ||
-		(constr != NULL && (constr->num_check > 0 || compat_has_generated(constr))))
+		(constr != NULL && (constr->num_check > 0 || compat_has_generated(constr) ||
+							compat_has_invalid_not_null(RelationGetDescr(rel)))))
 		return false;
 	foreach(lc, changed_columns(modify))
 		changed = bms_add_member(changed, lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);

@@ -9,6 +9,7 @@
 #define SOFORT_COMPAT_DDL_H
 
 #include "postgres.h"
+#include "access/tupdesc.h"
 #include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
@@ -102,6 +103,20 @@
 #define compat_has_generated(constr) \
 	((constr)->has_generated_stored || (constr)->has_generated_virtual)
 #endif
+
+/* Is there a NOT NULL constraint that old rows may not satisfy (NOT VALID)? */
+static inline bool
+compat_has_invalid_not_null(TupleDesc desc)
+{
+#if PG_VERSION_NUM >= 180000
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (TupleDescCompactAttr(desc, i)->attnullability == ATTNULLABLE_INVALID)
+			return true;
+	}
+#endif
+	return false;
+}
 
 /* Columns that a plan's target gets new values for (UPDATE) */
 #if PG_VERSION_NUM < 160000
