@@ -226,6 +226,40 @@ is($node->error_of('DELETE FROM parent WHERE i = 2'), '23503: update or delete o
 is($node->safe_psql('postgres', 'SELECT count(*) FROM child'), '299', 'and is there');
 $node->safe_psql('postgres', 'DELETE FROM parent WHERE i = 1');
 
+# ---- PREPARE fails while it lists its row locks, and an updater that has met one of them
+# waits to add it: nothing may be written over what is to be undone ----
+$node->safe_psql('postgres', q{
+	CREATE TABLE far (i int PRIMARY KEY) USING sofort; INSERT INTO far SELECT generate_series(1, 20000);
+	BEGIN; DELETE FROM far WHERE i IN (300, 600, 900, 1200, 1500); PREPARE TRANSACTION 'short'; ROLLBACK PREPARED 'short'});
+{
+	my ($failing, $updater) = map { $node->background_psql('postgres', on_error_stop => 0) } 1, 2;
+	$failing->query_safe('BEGIN; ' . join(';', map { "DELETE FROM far WHERE i = $_ * 300" } 1 .. 12));
+	$failing->query_safe('SELECT FROM parent WHERE i = 9 FOR KEY SHARE; SELECT count(*) FROM (SELECT FROM far WHERE i > 4000 AND i % 2 = 0 FOR UPDATE) x');
+	# the list needs two chunks
+	$node->arm('pmem-published', 'wait');
+	$failing->query_until(qr/go/, "\\echo go\nPREPARE TRANSACTION 'g';\n");
+	ok($node->wait_at('pmem-published'), 'PREPARE waits while it lists its locks');
+	my $pid = $updater->query_safe('SELECT pg_backend_pid()');
+	$updater->query_until(qr/go/, "\\echo go\nUPDATE parent SET v = -9 WHERE i = 9;\n");
+	ok($node->wait_until("SELECT wait_event = 'sofort_txn' FROM pg_stat_activity WHERE pid = $pid"), 'an updater waits for it');
+	$node->arm('pmem-reserved', 'error');
+	$node->arm('twophase-failed', 'wait');
+	$node->disarm('pmem-published');
+	ok($node->wait_at('twophase-failed'), 'it fails');
+	is($updater->query('SELECT v FROM parent WHERE i = 9'), '-9', 'the updater goes on');
+	$node->disarm('twophase-failed');
+	$failing->query('SELECT 1');
+	like($failing->{stderr}, qr/stop point "pmem-reserved" raised an error/, 'the error');
+	$node->disarm('pmem-reserved');
+	$_->quit foreach ($failing, $updater);
+}
+is($node->safe_psql('postgres', 'SELECT count(*) FROM far'), '20000', 'all that it had deleted is there again');
+my $held = $node->safe_psql('postgres', q{SELECT coalesce(string_agg(i::text, ' '), 'none') FROM far WHERE xmax <> 0});
+is($held, 'none', 'no row says that it is held') or BAIL_OUT('who wants that row would wait without end');
+is($node->safe_psql('postgres', 'WITH d AS (DELETE FROM far RETURNING 1) SELECT count(*) FROM d'), '20000', 'and nobody holds it');
+is($node->verify_problems, '', 'PREPARE that failed: verify');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM sofort.transactions'), '0', 'nothing is left of it');
+
 # ---- who waits for a prepared transaction goes on as after any other ----
 foreach my $case (
 	[ 'COMMIT', 'UPDATE l SET v = v + 10 WHERE id = 5 RETURNING v', '11' ], [ 'ROLLBACK', 'UPDATE l SET v = v + 10 WHERE id = 5 RETURNING v', '11' ],

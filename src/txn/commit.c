@@ -230,7 +230,10 @@ at_abort(void)
 		txn_drain();
 	}
 	if (My.prepared != NULL)
+	{
+		SOFORT_STOP("twophase-failed");
 		prepared_cancel();
+	}
 	if (kept_is_running())
 	{
 		kept_locks_end(My.kept);

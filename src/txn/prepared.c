@@ -217,6 +217,7 @@ prepared_begin(void)
 	p->state = PREPARED_BEGUN;
 	p->slot = My.slot;
 	p->watched = false;
+	p->next_entry = 0;			/* nobody adds locks before our own are listed */
 	pg_atomic_fetch_add_u32(&TxnShmem->prepared, 1);
 	My.prepared = p;
 	TxnSlots[My.slot].prepared = (uint32) (p - TxnPreparedOnes) + 1;
@@ -240,6 +241,7 @@ prepared_cancel(void)
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	TxnSlots[My.slot].prepared = 0;
+	p->next_entry = 0;
 	p->state = PREPARED_NONE;
 	pg_atomic_fetch_sub_u32(&TxnShmem->prepared, 1);
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
