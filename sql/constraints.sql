@@ -189,7 +189,7 @@ SELECT * FROM s_am WHERE relname LIKE 's\_i1\_%' ORDER BY 1;
 CREATE VIEW s_options AS SELECT relname, amname, reloptions FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relkind = 'i' AND relnamespace = 'reg_constraints'::regnamespace;
 CREATE TYPE person AS (n int, m text);
 CREATE TABLE s_typed OF person (n WITH OPTIONS PRIMARY KEY, m WITH OPTIONS CONSTRAINT s_typed_m UNIQUE WITH (placement = pmem, fillfactor = 70)) USING sofort;
-CREATE TABLE s_typed_child (PRIMARY KEY (n) WITH (placement = hybrid)) INHERITS (s_typed) USING sofort;
+CREATE TABLE s_typed_child (CONSTRAINT s_typed_child_key UNIQUE (n) WITH (placement = hybrid)) INHERITS (s_typed) USING sofort;
 CREATE TABLE h_typed OF person (n WITH OPTIONS PRIMARY KEY) USING heap;
 INSERT INTO s_typed SELECT i, 'm' || i FROM generate_series(1, 100) i;
 INSERT INTO s_typed_child SELECT i, 'c' || i FROM generate_series(1, 100) i;

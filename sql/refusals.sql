@@ -94,7 +94,7 @@ CREATE INDEX ON s_x USING sofort_index (i own_ops);
 -- a function of an index that verifies the table
 CREATE TABLE s_v (i int) USING sofort;
 INSERT INTO s_v VALUES (1);
-CREATE FUNCTION verifies(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM * FROM sofort.verify('s_v'); RETURN i; END $$;
+CREATE FUNCTION verifies(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM * FROM sofort.verify('reg_refusals.s_v'); RETURN i; END $$;
 CREATE INDEX s_verifies ON s_v USING sofort_index (verifies(i));
 SELECT * FROM sofort.verify('s_v');
 DROP TABLE s_v;
