@@ -363,8 +363,9 @@ launch(Datum arg)
 		}
 		reap_workers();
 		waiting = start_workers();
-		tell_awaited();
+		/* in this order: who has waited sees that it has ended */
 		note_end();
+		tell_awaited();
 		waiting |= workload_save(MyLatch);
 		pgstat_report_activity(STATE_IDLE, NULL);
 		(void) WaitLatch(MyLatch,
