@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
+use PostgreSQL::Test::Utils;
 use SofortNode;
 use Test::More;
 
@@ -137,6 +138,18 @@ sql("ROLLBACK PREPARED 'p'");
 is(sql('SET enable_seqscan = off; SELECT id FROM c WHERE id = 1', 'other'), '1', 'another database');
 ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), 'recovery ends');
 is($node->verify_problems, '', 'verify');
+
+# A DROP DATABASE that was cut short leaves one that nobody can connect to: it is none of ours, until it is dropped
+sql("UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'other'");
+sql('CHECKPOINT');
+$node->kill9;
+my $before = -s $node->logfile;
+$node->start;
+ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), 'an invalid database: recovery ends');
+unlike(substr(slurp_file($node->logfile), $before), qr/cannot connect to invalid database/, 'no worker was started for it');
+my $stores = sql('SELECT stores FROM sofort.pool');
+sql('DROP DATABASE other');
+cmp_ok(sql('SELECT stores FROM sofort.pool'), '<', $stores, 'it can be dropped, with its tables');
 
 $node->stop;
 $node->teardown_node;
