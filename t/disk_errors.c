@@ -4,8 +4,8 @@
  *	  A library for LD_PRELOAD (t/181): the disk under a pool fails.
  *
  * In the directory SOFORT_DISK_ERRORS: if there is a file "synchronize", the next
- * fdatasync() of the pool fails, as does the next write to its log if there is a file
- * "write"; both once.  A failed synchronisation leaves there what the pool held ("failed").
+ * fdatasync() of the pool fails, as does the next write to its log of the process whose
+ * id is in a file "write"; both once.  A failed synchronisation leaves there what the pool held ("failed").
  * From then on places that are written with pwrite() are noted ("written"): only pages
  * that are written again get to the disk.  One that succeeds before removes "before", the
  * test's copy of what the disk has.
@@ -57,6 +57,24 @@ there_was(const char *what)
 
 	in_directory(path, sizeof(path), what);
 	return unlink(path) == 0;
+}
+
+/* Is this process named there? */
+static int
+there_was_for_me(const char *what)
+{
+	char		path[4096];
+	FILE	   *file;
+	int			pid = 0;
+
+	in_directory(path, sizeof(path), what);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%d", &pid) != 1)
+		pid = 0;
+	fclose(file);
+	return pid == getpid() && unlink(path) == 0;
 }
 
 static void
@@ -124,7 +142,7 @@ pwritev64v2(int fd, const struct iovec *io, int n, off64_t at, int flags)
 {
 	char		path[4096];
 
-	if (is_file(fd, "/pool.redo", path, sizeof(path)) && there_was("write"))
+	if (is_file(fd, "/pool.redo", path, sizeof(path)) && there_was_for_me("write"))
 	{
 		errno = EIO;
 		return -1;

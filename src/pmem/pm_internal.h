@@ -210,6 +210,8 @@ extern void redo_init_shared(void *p, LWLock *lock);
 extern pg_crc32c redo_header_crc(const RedoHeader *header);
 extern pg_crc32c redo_chunk_crc(const RedoChunk *chunk);
 extern bool redo_recover(int fd, const PoolControl *control, PoolRefusal *why);
+extern bool redo_find_doubt(PoolRefusal *why);
+extern bool redo_sync_replayed(int fd);
 extern bool redo_recover_doubtful(const PoolControl *control, PoolRefusal *why);
 extern bool redo_begin(const uint8 *pool_id, PoolRefusal *why);
 extern void redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value,
@@ -225,7 +227,10 @@ extern void pool_file_path(void);
 extern bool pool_file_lock(PoolRefusal *why);
 extern bool pool_file_word(pg_atomic_uint32 **word, PoolRefusal *why);
 extern bool pool_file_create(const PoolControl *control, PoolRefusal *why);
-extern bool pool_file_find(bool *exists, PoolRefusal *why);
+extern bool pool_refuse_errno(PoolRefusal *why, const char *action, const char *path,
+							  const char *hint);
+extern bool pool_file_find(const char *path, bool *exists, PoolRefusal *why);
+extern bool pool_file_open_checked(const char *path, int flags, int *fd, PoolRefusal *why);
 extern bool pool_file_open(const PoolControl *control, PoolRefusal *why);
 
 /* pool_check.c: does it belong to this server? */

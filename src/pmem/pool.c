@@ -173,7 +173,7 @@ first_start(PoolControl *control, PoolRefusal *why)
 {
 	bool		exists;
 
-	if (!pool_file_find(&exists, why))
+	if (!pool_file_find(pm_pool_file, &exists, why))
 		return false;
 	if (exists)
 	{
@@ -208,7 +208,7 @@ open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 						   "file \"%s\" belongs to another cluster", control_file());
 	if (control->state == CONTROL_RESTORED)
 		return refuse_missing(control, why);
-	if (!pool_file_find(&exists, why))
+	if (!pool_file_find(pm_pool_file, &exists, why))
 		return false;
 	if (!exists && control->state != CONTROL_CREATING)
 		return refuse_missing(control, why);
@@ -558,7 +558,7 @@ pool_create_anew(void)
 		control.hw_sequence = old.hw_sequence;
 		control.hw_xid = old.hw_xid;
 	}
-	if (!pool_file_find(&exists, &why))
+	if (!pool_file_find(pm_pool_file, &exists, &why))
 		ereport(ERROR,
 				(errcode(why.sqlstate), errmsg("%s", why.message)));
 	if (exists)

@@ -42,21 +42,31 @@ PoolSuperblock *PoolSuper = NULL;
 
 static int	lock_fd = -1;
 
-/* Shorthand for what the operating system refused */
-static bool
-refuse_errno(PoolRefusal *why, const char *action, const char *path, const char *hint)
+/* What a message calls the file */
+static const char *
+kind_of(const char *path)
+{
+	return strcmp(path, redo_path()) == 0 ? "file" : "sofort pool";
+}
+
+/* What the operating system refused (errno), of the pool or of what lies beside it */
+bool
+pool_refuse_errno(PoolRefusal *why, const char *action, const char *path, const char *hint)
 {
 	int			err = errno;
 	int			sqlstate = ERRCODE_IO_ERROR;
 
 	if (err == ENOSPC || err == EDQUOT)
+	{
 		sqlstate = ERRCODE_DISK_FULL;
+		hint = "Free space on the file system that holds the pool, and restart the server.";
+	}
 	else if (err == EACCES || err == EPERM)
 		sqlstate = ERRCODE_INSUFFICIENT_PRIVILEGE;
 	else if (err == ENOENT)
 		sqlstate = ERRCODE_UNDEFINED_FILE;
-	return pool_refuse(why, sqlstate, hint, NULL, "could not %s sofort pool \"%s\": %s",
-					   action, path, strerror(err));
+	return pool_refuse(why, sqlstate, hint, NULL, "could not %s %s \"%s\": %s",
+					   action, kind_of(path), path, strerror(err));
 }
 
 /* ---- name ---- */
@@ -101,37 +111,57 @@ pool_file_path(void)
 }
 
 static bool
-check_kind(const struct stat *st, PoolRefusal *why)
+check_kind(const struct stat *st, const char *path, PoolRefusal *why)
 {
 	if (!S_ISREG(st->st_mode))
 		return pool_refuse(why, ERRCODE_WRONG_OBJECT_TYPE,
 						   "Set sofort.pool_path to the file itself, not to a symbolic link, directory or device.",
-						   NULL, "sofort pool \"%s\" is not a regular file", pm_pool_file);
+						   NULL, "%s \"%s\" is not a regular file", kind_of(path), path);
 	if (st->st_uid != geteuid() || (st->st_mode & (S_IRWXG | S_IRWXO)) != 0)
 		return pool_refuse(why, ERRCODE_INSUFFICIENT_PRIVILEGE,
 						   "The file must belong to the user of the server and have mode 0600.",
-						   NULL, "sofort pool \"%s\" can be read or written by others", pm_pool_file);
+						   NULL, "%s \"%s\" can be read or written by others", kind_of(path), path);
 	return true;
 }
 
 /*
- * Is there a pool file?  *exists says so; false with a reason if what is there
- * cannot be one.
+ * Is there such a file, the pool or its redo log?  *exists says so; false with a
+ * reason if what is there cannot be one.
  */
 bool
-pool_file_find(bool *exists, PoolRefusal *why)
+pool_file_find(const char *path, bool *exists, PoolRefusal *why)
 {
 	struct stat st;
 
 	*exists = false;
-	if (lstat(pm_pool_file, &st) != 0)
+	if (lstat(path, &st) != 0)
 	{
 		if (errno == ENOENT)
 			return true;
-		return refuse_errno(why, "access", pm_pool_file, NULL);
+		return pool_refuse_errno(why, "access", path, NULL);
 	}
 	*exists = true;
-	return check_kind(&st, why);
+	return check_kind(&st, path, why);
+}
+
+/* Open it.  Under the name that pool_file_find() has looked at there may be another file now. */
+bool
+pool_file_open_checked(const char *path, int flags, int *fd, PoolRefusal *why)
+{
+	struct stat st;
+	bool		ok;
+
+	*fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW);
+	if (*fd < 0)
+		return pool_refuse_errno(why, "open", path,
+								 "The server's user must own the file and be able to read and write it.");
+	if (fstat(*fd, &st) != 0)
+		ok = pool_refuse_errno(why, "examine", path, NULL);
+	else
+		ok = check_kind(&st, path, why);
+	if (!ok)
+		close(*fd);
+	return ok;
 }
 
 /* ---- exclusion ---- */
@@ -152,7 +182,7 @@ pool_file_lock(PoolRefusal *why)
 	snprintf(path, sizeof(path), "%s.lock", pm_pool_file);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return refuse_errno(why, "open the lock file of", path,
+		return pool_refuse_errno(why, "open the lock file of", path,
 							"Make sure that the directory of sofort.pool_path exists and that the server may write there.");
 	for (i = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; i++)
 	{
@@ -166,7 +196,7 @@ pool_file_lock(PoolRefusal *why)
 		close(fd);
 		errno = err;
 		if (err != EWOULDBLOCK)
-			return refuse_errno(why, "lock", path, NULL);
+			return pool_refuse_errno(why, "lock", path, NULL);
 		return pool_refuse(why, ERRCODE_OBJECT_IN_USE,
 						   "Give each server its own sofort.pool_path, or stop the other server.",
 						   NULL, "sofort pool \"%s\" is in use by another server", pm_pool_file);
@@ -189,10 +219,10 @@ pool_file_word(pg_atomic_uint32 **word, PoolRefusal *why)
 	errno = ENOSPC;
 	if (pread(lock_fd, &value, sizeof(value), 0) < 0 ||
 		pwrite(lock_fd, &value, sizeof(value), 0) != sizeof(value))
-		return refuse_errno(why, "write the lock file of", pm_pool_file, "Free space on the file system that holds the pool.");
+		return pool_refuse_errno(why, "write the lock file of", pm_pool_file, NULL);
 	p = mmap(NULL, sizeof(value), PROT_READ | PROT_WRITE, MAP_SHARED, lock_fd, 0);
 	if (p == MAP_FAILED)
-		return refuse_errno(why, "map the lock file of", pm_pool_file, NULL);
+		return pool_refuse_errno(why, "map the lock file of", pm_pool_file, NULL);
 	*word = p;
 	return true;
 }
@@ -226,7 +256,7 @@ choose_medium(int fd, PmMedium *medium, PoolRefusal *why)
 	bool		in_memory;
 
 	if (fstatfs(fd, &fs) != 0)
-		return refuse_errno(why, "examine", pm_pool_file, NULL);
+		return pool_refuse_errno(why, "examine", pm_pool_file, NULL);
 	in_memory = fs.f_type == TMPFS_MAGIC || (unsigned int) fs.f_type == RAMFS_MAGIC;
 
 	if (sofort_durability == PM_DURABILITY_PROCESS)
@@ -417,13 +447,11 @@ check_free_space(int fd, PoolRefusal *why)
 	struct statvfs fs;
 
 	if (fstatvfs(fd, &fs) != 0)
-		return refuse_errno(why, "examine", pm_pool_file, NULL);
+		return pool_refuse_errno(why, "examine", pm_pool_file, NULL);
 	if ((uint64) fs.f_bavail * fs.f_frsize < FREE_BYTES_NEEDED)
-	{
-		errno = ENOSPC;
-		return refuse_errno(why, "create", pm_pool_file,
-							"Free at least 16 MB on the file system that holds the pool.");
-	}
+		return pool_refuse(why, ERRCODE_DISK_FULL,
+						   "Free at least 16 MB on the file system that holds the pool.", NULL,
+						   "could not create sofort pool \"%s\": %s", pm_pool_file, strerror(ENOSPC));
 	return true;
 }
 
@@ -441,24 +469,24 @@ pool_file_create(const PoolControl *control, PoolRefusal *why)
 
 	snprintf(path, sizeof(path), "%s.new", pm_pool_file);
 	if (unlink(path) != 0 && errno != ENOENT)
-		return refuse_errno(why, "remove a half-made", path, NULL);
+		return pool_refuse_errno(why, "remove a half-made", path, NULL);
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return refuse_errno(why, "create", path, NULL);
+		return pool_refuse_errno(why, "create", path, NULL);
 	if (fchmod(fd, 0600) != 0 || ftruncate(fd, (off_t) control->file_bytes) != 0)
-		ok = refuse_errno(why, "create", path,
+		ok = pool_refuse_errno(why, "create", path,
 						  "The file system must allow sparse files of 1 TB.");
 	else if (!check_free_space(fd, why) || !choose_medium(fd, &medium, why))
 		ok = false;
 	else if (!back_file(fd, 0, 8192))
-		ok = refuse_errno(why, "allocate space for", path,
+		ok = pool_refuse_errno(why, "allocate space for", path,
 						  "The file system must support fallocate().");
 	else
 	{
 		errno = 0;
 		ok = format_pool(path, fd, control);
 		if (!ok && (errno == ENOSPC || errno == EDQUOT))
-			refuse_errno(why, "create", path, "Free space on the file system.");
+			pool_refuse_errno(why, "create", path, NULL);
 		else if (!ok)
 			pool_refuse(why, ERRCODE_IO_ERROR, NULL, pmemobj_errormsg(),
 						"could not create sofort pool \"%s\"", path);
@@ -466,7 +494,7 @@ pool_file_create(const PoolControl *control, PoolRefusal *why)
 	}
 	close(fd);
 	if (ok && durable_rename(path, pm_pool_file, LOG) != 0)
-		ok = refuse_errno(why, "rename", path, NULL);
+		ok = pool_refuse_errno(why, "rename", path, NULL);
 	if (!ok)
 		(void) unlink(path);
 	return ok;
@@ -485,7 +513,7 @@ check_file(int fd, const PoolControl *control, PoolRefusal *why)
 	struct stat st;
 
 	if (fstat(fd, &st) != 0)
-		return refuse_errno(why, "examine", pm_pool_file, NULL);
+		return pool_refuse_errno(why, "examine", pm_pool_file, NULL);
 	if ((uint64) st.st_size != control->file_bytes)
 	{
 		char	   *detail = psprintf("It has %lld bytes instead of " UINT64_FORMAT ".",
@@ -498,7 +526,7 @@ check_file(int fd, const PoolControl *control, PoolRefusal *why)
 	if (control->superblock_offset == 0)
 		return true;
 	if (pread(fd, &super, sizeof(super), (off_t) control->superblock_offset) != sizeof(super))
-		return refuse_errno(why, "read", pm_pool_file, NULL);
+		return pool_refuse_errno(why, "read", pm_pool_file, NULL);
 	return pool_check_superblock(&super, control, why) &&
 		pool_check_agreement(&super, control, why);
 }
@@ -545,7 +573,7 @@ map_file(int fd, uint64 size, PmMedium medium, char **base, PoolRefusal *why)
 
 	raw = mmap(NULL, size + MAP_ALIGN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (raw == MAP_FAILED)
-		return refuse_errno(why, "reserve address space for", pm_pool_file,
+		return pool_refuse_errno(why, "reserve address space for", pm_pool_file,
 							"Allow the server 1 TB of address space (ulimit -v).");
 	aligned = (char *) TYPEALIGN64(MAP_ALIGN, (uint64) raw);
 	if (aligned > raw)
@@ -559,7 +587,7 @@ map_file(int fd, uint64 size, PmMedium medium, char **base, PoolRefusal *why)
 	*base = mmap(aligned, size, PROT_READ | PROT_WRITE, flags, fd, 0);
 	if (*base == MAP_FAILED)
 	{
-		(void) refuse_errno(why, "map", pm_pool_file, NULL);
+		(void) pool_refuse_errno(why, "map", pm_pool_file, NULL);
 		munmap(aligned, size);
 		return false;
 	}
@@ -638,7 +666,7 @@ map_pool(int fd, const PoolRoot *root, const PoolControl *control, PoolRefusal *
 			pool_check_agreement(super, control, why);
 	}
 	if (ok && !protect_metadata(base, size))
-		ok = refuse_errno(why, "protect the metadata of", pm_pool_file, NULL);
+		ok = pool_refuse_errno(why, "protect the metadata of", pm_pool_file, NULL);
 	if (ok && !persist_configure(medium, fd, base, size))
 		ok = pool_refuse(why, ERRCODE_FEATURE_NOT_SUPPORTED, NULL, NULL,
 						 "this processor has no instruction to flush cache lines");
@@ -661,25 +689,11 @@ bool
 pool_file_open(const PoolControl *control, PoolRefusal *why)
 {
 	PoolRoot	root;
-	struct stat st;
 	int			fd;
 	bool		ok;
 
-	fd = open(pm_pool_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return refuse_errno(why, "open", pm_pool_file,
-							"The server's user must own the file and be able to read and write it.");
-
-	/* under the name that pool_file_find() has looked at there may be another file now */
-	if (fstat(fd, &st) != 0)
-		ok = refuse_errno(why, "examine", pm_pool_file, NULL);
-	else
-		ok = check_kind(&st, why);
-	if (!ok)
-	{
-		close(fd);
+	if (!pool_file_open_checked(pm_pool_file, O_RDWR, &fd, why))
 		return false;
-	}
 	shadow_begin(fd);
 	ok = redo_recover(fd, control, why) && check_file(fd, control, why) &&
 		recover_by_library(&root, why) && map_pool(fd, &root, control, why);

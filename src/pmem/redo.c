@@ -37,6 +37,8 @@
 #include "storage/spin.h"
 #include "utils/wait_event.h"
 
+#define WRITE_HINT	"Make sure that the file can be written, and restart the server."
+
 /*
  * In shared memory, so it ends with the life of the server; the next one begins
  * another log.
@@ -173,14 +175,14 @@ begin_sync(void)
 	pg_atomic_write_u32(in_doubt, 1);
 }
 
-/* rc: of fdatasync().  False: errno */
+/* rc: of fdatasync(); doubt: what is left of it if that succeeded.  False: errno */
 static bool
-end_sync(int rc)
+end_sync(int rc, uint32 doubt)
 {
 	int			err = errno;
 
 	if (rc == 0)
-		pg_atomic_write_u32(in_doubt, 0);
+		pg_atomic_write_u32(in_doubt, doubt);
 	(void) sigprocmask(SIG_SETMASK, &before_sync, NULL);
 	errno = err;
 	return rc == 0;
@@ -190,6 +192,25 @@ static bool
 was_in_doubt(void)
 {
 	return in_doubt != NULL && pg_atomic_read_u32(in_doubt) != 0;
+}
+
+/*
+ * For redo_recover().  Success does not end an older doubt: that takes write_again(), of what
+ * was not replayed.
+ */
+bool
+redo_sync_replayed(int fd)
+{
+	uint32		before = pg_atomic_read_u32(in_doubt);
+
+	begin_sync();
+	return end_sync(fdatasync(fd), before);
+}
+
+bool
+redo_find_doubt(PoolRefusal *why)
+{
+	return in_doubt != NULL || pool_file_word(&in_doubt, why);
 }
 
 /* Header into the block of its turn; false: errno */
@@ -235,20 +256,21 @@ checkpoint_since(uint64 seen)
 	LWLockAcquire(redo->checkpoint_lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u64(&redo->start) == seen)
 	{
-		pg_atomic_write_u32(&redo->asked, 0);
 		SpinLockAcquire(&redo->mutex);
 		position = pg_atomic_read_u64(&redo->head);
 		SpinLockRelease(&redo->mutex);
 		wait_for_writers(position);
 		Assert(!was_in_doubt());	/* who failed has kept the lock */
 		begin_sync();
-		if (!end_sync(fdatasync(pm_pool_fd)))
+		if (!end_sync(fdatasync(pm_pool_fd), 0))
 			panic("synchronize", pm_pool_file);
 		redo->header.start = position;
 		if (!write_header(&redo->header))
 			panic("write", redo_path());
 		pg_atomic_write_u64(&redo->start, position);
 	}
+	/* last, also if it was done for us: who goes by the old start does not ask once more */
+	pg_atomic_write_u32(&redo->asked, 0);
 	LWLockRelease(redo->checkpoint_lock);
 }
 
@@ -531,7 +553,7 @@ end_log(int code, Datum arg)
 		return;
 	}
 	begin_sync();
-	if (!end_sync(fdatasync(pm_pool_fd)) || !set_nonce(none))
+	if (!end_sync(fdatasync(pm_pool_fd), 0) || !set_nonce(none))
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not synchronize sofort pool \"%s\": %m", pm_pool_file)));
@@ -548,13 +570,6 @@ bool
 redo_recover_doubtful(const PoolControl *control, PoolRefusal *why)
 {
 	return !was_in_doubt() || redo_recover(pm_pool_fd, control, why);
-}
-
-static bool
-refuse_errno(PoolRefusal *why, const char *action)
-{
-	return pool_refuse(why, ERRCODE_IO_ERROR, "Make sure that the file can be written, and restart the server.",
-					   NULL, "could not %s sofort pool \"%s\": %s", action, pm_pool_file, strerror(errno));
 }
 
 /*
@@ -616,13 +631,13 @@ redo_begin(const uint8 *pool_id, PoolRefusal *why)
 	uint64		bytes = (uint64) sofort_redo_size_mb << 20;
 
 	redo->nblocks = bytes / REDO_BLOCK - 2;
-	if (in_doubt == NULL && !pool_file_word(&in_doubt, why))
+	if (!redo_find_doubt(why))
 		return false;
 	if (was_in_doubt() && !write_again())
-		return refuse_errno(why, "write");
+		return pool_refuse_errno(why, "write", pm_pool_file, WRITE_HINT);
 	begin_sync();
-	if (!end_sync(fdatasync(pm_pool_fd)) || !set_nonce(none))
-		return refuse_errno(why, "synchronize");
+	if (!end_sync(fdatasync(pm_pool_fd), 0) || !set_nonce(none))
+		return pool_refuse_errno(why, "synchronize", pm_pool_file, WRITE_HINT);
 
 	header->magic = REDO_MAGIC;
 	header->layout_version = SOFORT_LAYOUT_VERSION;
@@ -641,7 +656,7 @@ redo_begin(const uint8 *pool_id, PoolRefusal *why)
 						   "Free space on the file system that holds the pool, or lower sofort.redo_size.",
 						   NULL, "could not write file \"%s\": %s", redo_path(), strerror(errno));
 	if (!set_nonce(header->nonce))
-		return refuse_errno(why, "synchronize");
+		return pool_refuse_errno(why, "synchronize", pm_pool_file, WRITE_HINT);
 	if (!exit_registered)
 		on_proc_exit(end_log, Int32GetDatum(MyProcPid));
 	exit_registered = true;

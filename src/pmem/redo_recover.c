@@ -28,11 +28,18 @@ typedef struct Replay
 	Size		ring_bytes;
 	const RedoChunk **chunks;
 	uint64		nchunks;
-	const RedoEntry **lines;	/* in the order of the log */
-	uint64		nlines;
+	const RedoEntry **entries;	/* in the order of the log */
+	uint64		nentries;
+	uint64	   *given_back;		/* of each granule of the file: nobody needs what entries below
+								 * this one have for it */
 } Replay;
 
-/* A line of the pool and when it was logged: number in "lines" */
+/* It was not allocated again. */
+#define GIVEN_BACK_FOR_GOOD PG_UINT64_MAX
+
+#define GIVEN_BACK_BYTES	(PM_POOL_FILE_BYTES / PM_GRANULE * sizeof(uint64))
+
+/* A line of the pool and when it was logged: number in "entries" */
 typedef struct LineVersion
 {
 	uint64		offset;
@@ -46,17 +53,6 @@ take_memory(Size bytes)
 						 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
-}
-
-static bool
-refuse_io(PoolRefusal *why, const char *what, const char *path)
-{
-	int			err = errno;
-
-	return pool_refuse(why, err == ENOSPC || err == EDQUOT ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR,
-					   err == ENOSPC || err == EDQUOT ?
-					   "Free space on the file system that holds the pool, and restart the server." : NULL,
-					   NULL, "could not %s file \"%s\": %s", what, path, strerror(err));
 }
 
 /* ---- which log ---- */
@@ -81,7 +77,7 @@ read_header(int redo, const PoolControl *control, RedoHeader *header, bool *foun
 		ssize_t		n = pread(redo, &h, sizeof(h), (off_t) i * REDO_BLOCK);
 
 		if (n < 0)
-			return refuse_io(why, "read", redo_path());
+			return pool_refuse_errno(why, "read", redo_path(), NULL);
 		if (n != sizeof(h) || !valid_header(&h, control) ||
 			(*found && h.sequence < header->sequence))
 			continue;
@@ -107,7 +103,7 @@ pool_needs_log(int fd, const PoolControl *control, uint64 superblock_offset, uin
 		return true;			/* no log was ever begun */
 	n = pread(fd, &super, sizeof(super), (off_t) superblock_offset);
 	if (n < 0)
-		return refuse_io(why, "read", pm_pool_file);
+		return pool_refuse_errno(why, "read", pm_pool_file, NULL);
 	if (n != sizeof(super) || super.magic != SOFORT_POOL_MAGIC ||
 		super.layout_version != SOFORT_LAYOUT_VERSION ||
 		memcmp(super.identity.pool_id, control->pool_id, sizeof(control->pool_id)) != 0)
@@ -128,7 +124,7 @@ read_ring(Replay *r, int redo, PoolRefusal *why)
 	r->ring = take_memory(r->ring_bytes);
 	r->chunks = take_memory(r->header.nblocks * sizeof(RedoChunk *));
 	if (r->ring == NULL || r->chunks == NULL)
-		return refuse_io(why, "read", redo_path());
+		return pool_refuse_errno(why, "read", redo_path(), NULL);
 	(void) posix_fadvise(redo, 0, 0, POSIX_FADV_SEQUENTIAL);
 	for (at = 0; at < r->ring_bytes;)
 	{
@@ -138,7 +134,7 @@ read_ring(Replay *r, int redo, PoolRefusal *why)
 		if (n <= 0)
 		{
 			errno = n == 0 ? EIO : errno;
-			return refuse_io(why, "read", redo_path());
+			return pool_refuse_errno(why, "read", redo_path(), NULL);
 		}
 		at += (Size) n;
 	}
@@ -187,7 +183,7 @@ find_chunks(Replay *r)
 			continue;
 		}
 		r->chunks[r->nchunks++] = chunk;
-		r->nlines += chunk->nentries;
+		r->nentries += chunk->nentries;
 		block += chunk->nblocks;
 	}
 	qsort(r->chunks, r->nchunks, sizeof(RedoChunk *), compare_chunks);
@@ -195,41 +191,108 @@ find_chunks(Replay *r)
 
 /* ---- applying ---- */
 
-/* Space, in the order of the log; the lines are gathered. */
-static bool
-apply_space(Replay *r, PoolRefusal *why)
+static int
+kind_of_entry(const RedoEntry *e)
 {
-	uint64		i;
-	uint32		k;
+	return (int) (e->where & REDO_KIND_MASK);
+}
 
-	r->lines = take_memory(Max(r->nlines, 1) * sizeof(RedoEntry *));
-	if (r->lines == NULL)
-		return refuse_io(why, "read", redo_path());
-	r->nlines = 0;
-	for (i = 0; i < r->nchunks; i++)
+static uint64
+place_of(const RedoEntry *e)
+{
+	return e->where & ~REDO_KIND_MASK;
+}
+
+/*
+ * Was the granule of this place given back later, or before and not allocated since (a
+ * process may log a line long after it has flushed it)?  Then nobody needs what entry i
+ * has for it, and the file system may have no room for that any more.
+ */
+static bool
+is_given_back(const Replay *r, uint64 i, uint64 at)
+{
+	return r->given_back[at / PM_GRANULE] > i;
+}
+
+/* Entry i has given these granules back, or allocated them. */
+static void
+note_space(Replay *r, uint64 i)
+{
+	const RedoEntry *e = r->entries[i];
+	uint64		end = place_of(e) + e->word[0];
+
+	for (uint64 g = place_of(e) / PM_GRANULE; g * PM_GRANULE < end; g++)
+	{
+		if (kind_of_entry(e) == REDO_PUNCH)
+			r->given_back[g] = GIVEN_BACK_FOR_GOOD;
+		else if (r->given_back[g] == GIVEN_BACK_FOR_GOOD)
+			r->given_back[g] = i;
+	}
+}
+
+/* All entries; what was given back is given back. */
+static bool
+gather_entries(Replay *r, PoolRefusal *why)
+{
+	uint64		n = 0;
+
+	r->entries = take_memory(Max(r->nentries, 1) * sizeof(RedoEntry *));
+	r->given_back = take_memory(GIVEN_BACK_BYTES);
+	if (r->entries == NULL || r->given_back == NULL)
+		return pool_refuse_errno(why, "read", redo_path(), NULL);
+	for (uint64 i = 0; i < r->nchunks; i++)
 	{
 		const RedoEntry *e = (const RedoEntry *) (r->chunks[i] + 1);
 
-		for (k = 0; k < r->chunks[i]->nentries; k++, e++)
+		for (uint32 k = 0; k < r->chunks[i]->nentries; k++, e++)
 		{
-			int			kind = (int) (e->where & REDO_KIND_MASK);
-			off_t		offset = (off_t) (e->where & ~REDO_KIND_MASK);
-			int			mode = kind == REDO_PUNCH ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : 0;
-
-			if (kind == REDO_LINE)
-			{
-				r->lines[r->nlines++] = e;
+			r->entries[n++] = e;
+			if (kind_of_entry(e) == REDO_LINE)
 				continue;
-			}
-			while (fallocate(r->fd, mode, offset, (off_t) e->word[0]) != 0)
-			{
-				if (errno == EINTR)
-					continue;
-				if (kind == REDO_PUNCH)
-					break;		/* it costs space, no more */
-				return refuse_io(why, "allocate space in", pm_pool_file);
-			}
+			note_space(r, n - 1);
+			if (kind_of_entry(e) != REDO_PUNCH)
+				continue;
+			/* if it fails, it costs space, no more */
+			while (fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+							 (off_t) place_of(e), (off_t) e->word[0]) != 0 && errno == EINTR)
+				;
 		}
+	}
+	return true;
+}
+
+/* Allocate what entry i has allocated, but for what was given back later. */
+static bool
+allocate_again(const Replay *r, uint64 i, PoolRefusal *why)
+{
+	uint64		start = place_of(r->entries[i]);
+	uint64		end = start + r->entries[i]->word[0];
+
+	while (start < end)
+	{
+		bool		gone = is_given_back(r, i, start);
+		uint64		at = start;
+
+		do
+			at = Min((at / PM_GRANULE + 1) * PM_GRANULE, end);
+		while (at < end && is_given_back(r, i, at) == gone);
+		while (!gone && fallocate(r->fd, 0, (off_t) start, (off_t) (at - start)) != 0)
+		{
+			if (errno != EINTR)
+				return pool_refuse_errno(why, "allocate space in", pm_pool_file, NULL);
+		}
+		start = at;
+	}
+	return true;
+}
+
+static bool
+apply_space(Replay *r, PoolRefusal *why)
+{
+	for (uint64 i = 0; i < r->nentries; i++)
+	{
+		if (kind_of_entry(r->entries[i]) == REDO_ALLOCATE && !allocate_again(r, i, why))
+			return false;
 	}
 	return true;
 }
@@ -250,12 +313,18 @@ static uint64
 last_versions(const Replay *r, LineVersion *v)
 {
 	uint64		i;
+	uint64		nlines = 0;
 	uint64		n = 0;
 
-	for (i = 0; i < r->nlines; i++)
-		v[i] = (LineVersion) {.offset = r->lines[i]->where & ~REDO_KIND_MASK,.number = i};
-	qsort(v, r->nlines, sizeof(LineVersion), compare_versions);
-	for (i = 0; i < r->nlines; i++)
+	for (i = 0; i < r->nentries; i++)
+	{
+		uint64		at = place_of(r->entries[i]);
+
+		if (kind_of_entry(r->entries[i]) == REDO_LINE && !is_given_back(r, i, at))
+			v[nlines++] = (LineVersion) {.offset = at,.number = i};
+	}
+	qsort(v, nlines, sizeof(LineVersion), compare_versions);
+	for (i = 0; i < nlines; i++)
 	{
 		if (n > 0 && v[n - 1].offset == v[i].offset)
 			n--;
@@ -283,13 +352,13 @@ static bool
 apply_lines(const Replay *r, PoolRefusal *why)
 {
 	static char run[RUN_BYTES];
-	LineVersion *v = take_memory(Max(r->nlines, 1) * sizeof(LineVersion));
+	LineVersion *v = take_memory(Max(r->nentries, 1) * sizeof(LineVersion));
 	uint64		n;
 	uint64		i = 0;
 	bool		ok = v != NULL;
 
 	if (!ok)
-		return refuse_io(why, "read", redo_path());
+		return pool_refuse_errno(why, "read", redo_path(), NULL);
 	n = last_versions(r, v);
 	read_ahead(r, v, n);
 	while (ok && i < n)
@@ -298,13 +367,13 @@ apply_lines(const Replay *r, PoolRefusal *why)
 		Size		len = 0;
 
 		for (; i < n && v[i].offset == start + len && len < RUN_BYTES; i++, len += PM_LINE)
-			memcpy(run + len, r->lines[v[i].number]->word, PM_LINE);
+			memcpy(run + len, r->entries[v[i].number]->word, PM_LINE);
 		errno = ENOSPC;
 		ok = pwrite(r->fd, run, len, (off_t) start) == (ssize_t) len;
 	}
 	if (!ok)
-		(void) refuse_io(why, "write", pm_pool_file);
-	munmap(v, Max(r->nlines, 1) * sizeof(LineVersion));
+		(void) pool_refuse_errno(why, "write", pm_pool_file, NULL);
+	munmap(v, Max(r->nentries, 1) * sizeof(LineVersion));
 	return ok;
 }
 
@@ -314,10 +383,10 @@ finish(int fd, uint64 superblock_offset, PoolRefusal *why)
 {
 	static const uint64 none[2] = {0, 0};
 
-	if (fdatasync(fd) != 0 ||
+	if (!redo_sync_replayed(fd) ||
 		pwrite(fd, none, sizeof(none), (off_t) (superblock_offset + offsetof(PoolSuperblock, redo_nonce))) != sizeof(none) ||
-		fdatasync(fd) != 0)
-		return refuse_io(why, "synchronize", pm_pool_file);
+		!redo_sync_replayed(fd))
+		return pool_refuse_errno(why, "synchronize", pm_pool_file, NULL);
 	return true;
 }
 
@@ -327,27 +396,27 @@ replay(int fd, int redo, const RedoHeader *header, PoolRefusal *why)
 	Replay		r = {.fd = fd,.header = *header};
 	instr_time	start;
 	instr_time	end;
-	uint64		nlines;
 	bool		ok;
 
 	INSTR_TIME_SET_CURRENT(start);
 	ok = read_ring(&r, redo, why);
 	if (ok)
 		find_chunks(&r);
-	nlines = r.nlines;
-	ok = ok && apply_space(&r, why) && apply_lines(&r, why) &&
+	ok = ok && gather_entries(&r, why) && apply_space(&r, why) && apply_lines(&r, why) &&
 		finish(fd, header->superblock_offset, why);
 	if (r.ring != NULL)
 		munmap(r.ring, r.ring_bytes);
 	if (r.chunks != NULL)
 		munmap(r.chunks, header->nblocks * sizeof(RedoChunk *));
-	if (r.lines != NULL)
-		munmap(r.lines, Max(nlines, 1) * sizeof(RedoEntry *));
+	if (r.entries != NULL)
+		munmap(r.entries, Max(r.nentries, 1) * sizeof(RedoEntry *));
+	if (r.given_back != NULL)
+		munmap(r.given_back, GIVEN_BACK_BYTES);
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
 	if (ok)
 		ereport(LOG,
-				(errmsg("replayed " UINT64_FORMAT " lines of \"%s\" in %.1f ms", nlines,
+				(errmsg("replayed " UINT64_FORMAT " lines of \"%s\" in %.1f ms", r.nentries,
 						redo_path(), INSTR_TIME_GET_MILLISEC(end))));
 	return ok;
 }
@@ -359,16 +428,18 @@ replay(int fd, int redo, const RedoHeader *header, PoolRefusal *why)
 bool
 redo_recover(int fd, const PoolControl *control, PoolRefusal *why)
 {
-	int			redo = open(redo_path(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int			redo = -1;
 	RedoHeader	header;
 	uint64		nonce[2];
+	bool		exists;
 	bool		found = false;
 	bool		needed;
 	bool		ok;
 
 	memset(&header, 0, sizeof(header));
-	if (redo < 0 && errno != ENOENT)
-		return refuse_io(why, "open", redo_path());
+	if (!pool_file_find(redo_path(), &exists, why) ||
+		(exists && !pool_file_open_checked(redo_path(), O_RDONLY, &redo, why)))
+		return false;
 	ok = redo < 0 || read_header(redo, control, &header, &found, why);
 	ok = ok && pool_needs_log(fd, control, control->superblock_offset != 0 ?
 							  control->superblock_offset : header.superblock_offset,
@@ -380,7 +451,7 @@ redo_recover(int fd, const PoolControl *control, PoolRefusal *why)
 						 "sofort pool \"%s\" is not complete without its redo log \"%s\"",
 						 pm_pool_file, redo_path());
 	else if (ok && needed)
-		ok = replay(fd, redo, &header, why);
+		ok = redo_find_doubt(why) && replay(fd, redo, &header, why);
 	if (redo >= 0)
 		close(redo);
 	return ok;

@@ -326,6 +326,9 @@ add_spare(uint64 offset)
 
 	if (back_range(offset, PM_GRANULE) != 0)
 		return false;
+	/* others may take it at once (at the start there are none: segment_fill_spare() drains) */
+	if (MyProc != NULL)
+		redo_drain_space();
 	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
 	if (pm_shared->nspare < PM_SPARE_GRANULES)
 	{

@@ -426,7 +426,7 @@ test_file_is_looked_at_when_open(void **state)
 
 	memset(&why, 0, sizeof(why));
 	assert_true(control_read(&control, &exists, &why) && exists);
-	assert_true(pool_file_find(&exists, &why) && exists);
+	assert_true(pool_file_find(pm_pool_file, &exists, &why) && exists);
 	assert_int_equal(chmod(pm_pool_file, 0640), 0);
 	assert_false(pool_file_open(&control, &why));
 	assert_non_null(strstr(why.message, "can be read or written by others"));

@@ -25,9 +25,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
 #include "sofort/pmem/redo.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
 
 /* the calls themselves: those of all other sources come here (redo_calls.h) */
+#undef fallocate
 #undef fdatasync
 #undef msync
 #undef pwrite
@@ -71,9 +76,16 @@ typedef struct Shared
 	 * pages count as clean then: none is written that is not dirtied again.
 	 */
 	bool		fail_sync;
+	int			fail_errno;		/* of a synchronisation; 0: EIO */
 	bool		fail_chunk;
+	int			refusal;		/* SQLSTATE of the last start that has failed */
 	bool		clean[AREA_PAGES];
 	char		failed[AREA];	/* what they held */
+
+	/* a range that was given back; how often it was allocated as a whole, and written to, since */
+	uint64		freed;
+	uint64		freed_bytes;
+	int			taken_again;
 
 	/* each call into the kernel is an event: end the life before the nth; 0: do not */
 	uint64		cut_at;
@@ -85,8 +97,11 @@ typedef struct Shared
 } Shared;
 
 static Shared *shared;
+
+extern void sofort_redo_worker(Datum arg);
 static const RedoCall *lost = NULL; /* does nothing */
 static const char *lost_function = NULL;
+static void (*while_pool_syncs) (void) = NULL;
 
 void
 fault_reached(const char *point)
@@ -183,11 +198,13 @@ redo_fdatasync(int fd, const RedoCall *site)
 		{
 			shared->fail_sync = false;
 			note_failed();
-			errno = EIO;
+			errno = shared->fail_errno != 0 ? shared->fail_errno : EIO;
 			return -1;
 		}
 		note_synced();
 		shared->checkpoints++;
+		if (while_pool_syncs != NULL)
+			while_pool_syncs();
 	}
 	if (is_file(fd, log_name()))
 	{
@@ -208,6 +225,21 @@ redo_msync(void *p, size_t n, int flags, const RedoCall *site)
 	return 0;
 }
 
+static bool
+was_freed(uint64 at, uint64 n)
+{
+	return at < shared->freed + shared->freed_bytes && at + n > shared->freed;
+}
+
+/* (single granules are kept back at each start) */
+int
+redo_fallocate(int fd, int mode, off_t at, off_t n)
+{
+	if (mode == 0 && n > PM_GRANULE && was_freed((uint64) at, (uint64) n))
+		shared->taken_again++;
+	return fallocate(fd, mode, at, n);
+}
+
 /* Headers of the log; and of the pool what is replayed (no events: many), and the nonce */
 ssize_t
 redo_pwrite(int fd, const void *p, size_t n, off_t at)
@@ -216,6 +248,8 @@ redo_pwrite(int fd, const void *p, size_t n, off_t at)
 
 	if (!pool || n < PM_LINE)
 		event();
+	if (pool && was_freed((uint64) at, n))
+		shared->taken_again++;
 	if (pool)
 		note_written(at, n);
 	else if (is_file(fd, log_name()) && at < 2 * REDO_BLOCK)
@@ -280,6 +314,58 @@ __wrap_fsync_fname_ext(const char *name, bool isdir, bool ignore_perm, int eleve
 		return 0;
 	shared->log_named = true;
 	return __real_fsync_fname_ext(name, isdir, ignore_perm, elevel);
+}
+
+/* ---- what the worker is made of ---- */
+
+static PGPROC worker_proc[UNIT_PROCESSES];
+static PROC_HDR worker_header = {.allProcs = worker_proc};
+static bool woken;				/* its latch */
+static void (*while_it_sleeps) (void) = NULL;
+
+volatile sig_atomic_t ShutdownRequestPending = false;
+struct Latch *MyLatch = NULL;
+
+void
+SetLatch(Latch *latch)
+{
+	woken = true;
+}
+
+void
+ResetLatch(Latch *latch)
+{
+	woken = false;
+}
+
+int
+WaitLatch(Latch *latch, int events, long timeout, uint32 info)
+{
+	while_it_sleeps();
+	ShutdownRequestPending = true;
+	return WL_LATCH_SET;
+}
+
+pqsigfunc
+pqsignal(int signo, pqsigfunc function)
+{
+	return NULL;
+}
+
+void
+SignalHandlerForShutdownRequest(SIGNAL_ARGS)
+{
+}
+
+void
+BackgroundWorkerUnblockSignals(void)
+{
+}
+
+void
+proc_exit(int code)
+{
+	_exit(code == 1 ? 0 : 9);
 }
 
 /* ---- a life ---- */
@@ -428,6 +514,7 @@ in_life(void (*run) (uint64 arg), uint64 arg)
 		if (!server_try_start())
 		{
 			fprintf(stderr, "%s\n", pm_shared->message);
+			shared->refusal = pm_shared->sqlstate;
 			_exit(2);
 		}
 		run(arg);
@@ -619,6 +706,14 @@ stopped_life(uint64 steps)
 	shared->log_named = false;
 }
 
+/* The same, and the log stays */
+static void
+ended_life(uint64 steps)
+{
+	check_area();
+	server_stop();
+}
+
 /* On a medium without a log: the file must not ask for one any more, now and after a power cut. */
 static void
 other_life(uint64 steps)
@@ -779,6 +874,257 @@ no_life(uint64 arg)
 {
 }
 
+/* A start is refused with this. */
+static void
+refused_with(int sqlstate)
+{
+	shared->refusal = 0;
+	assert_int_equal(in_life(no_life, 0), 2);
+	assert_int_equal(shared->refusal, sqlstate);
+}
+
+static void
+full_life(uint64 arg)
+{
+	shared->fail_sync = true;
+	if (server_try_start())
+		_exit(8);
+	shared->refusal = pm_shared->sqlstate;
+}
+
+/* The disk is full when the log is replayed, when one begins, and after the crash of a backend. */
+static void
+test_disk_full(void **state)
+{
+	life(first_life, 40, 0);
+	cut_pool_file();
+	cut_log();
+	shared->fail_errno = ENOSPC;
+	shared->fail_sync = true;
+	refused_with(ERRCODE_DISK_FULL);
+	/* replayed and stopped in order: the first synchronisation is that of a new log */
+	life(stopped_life, 0, 0);
+	shared->fail_sync = true;
+	refused_with(ERRCODE_DISK_FULL);
+	shared->refusal = 0;
+	life(full_life, 0, 0);
+	assert_int_equal(shared->refusal, ERRCODE_DISK_FULL);
+	life(next_life, 0, 0);
+}
+
+static void
+short_life(uint64 steps)
+{
+	check_area();
+	load(steps);
+	drain();
+	redo_checkpoint();
+}
+
+/* All processes are killed; when the log has been replayed, the disk fails; later the power, too. */
+static void
+test_failed_replay(void **state)
+{
+	life(first_life, 40, 0);
+	for (int i = 0; i < 24; i++)
+	{
+		life(next_life, 10 + random_below(100), 30 + random_below(300));
+		shared->fail_sync = true;
+		refused_with(ERRCODE_IO_ERROR);
+		evict_pages();
+		life(short_life, random_below(3), 0);
+		cut_pool_file();
+		cut_log();
+	}
+	life(next_life, 0, 0);
+}
+
+/* A log that others may read or write is refused as such a pool is, needed or not. */
+static void
+test_log_of_others(void **state)
+{
+	char		away[MAXPGPATH + 16];
+
+	snprintf(away, sizeof(away), "%s.away", log_name());
+	life(first_life, 10, 0);
+	for (int needed = 1; needed >= 0; needed--)
+	{
+		assert_int_equal(chmod(log_name(), 0640), 0);
+		refused_with(ERRCODE_INSUFFICIENT_PRIVILEGE);
+		assert_int_equal(chmod(log_name(), 0602), 0);
+		refused_with(ERRCODE_INSUFFICIENT_PRIVILEGE);
+		assert_int_equal(chmod(log_name(), 0600), 0);
+		if (geteuid() == 0)
+		{
+			assert_int_equal(chown(log_name(), 1, (gid_t) -1), 0);
+			refused_with(ERRCODE_INSUFFICIENT_PRIVILEGE);
+			assert_int_equal(chown(log_name(), 0, (gid_t) -1), 0);
+		}
+		assert_int_equal(rename(log_name(), away), 0);
+		assert_int_equal(symlink(away, log_name()), 0);
+		refused_with(ERRCODE_WRONG_OBJECT_TYPE);
+		assert_int_equal(unlink(log_name()), 0);
+		/* (nobody waits for who would write to it) */
+		assert_int_equal(mkfifo(log_name(), 0600), 0);
+		alarm(30);
+		refused_with(ERRCODE_WRONG_OBJECT_TYPE);
+		alarm(0);
+		assert_int_equal(unlink(log_name()), 0);
+		assert_int_equal(rename(away, log_name()), 0);
+		life(needed ? ended_life : next_life, 0, 0);
+	}
+}
+
+/* A granule that is kept back is in the log before others can take it. */
+static void
+spare_life(uint64 arg)
+{
+	PMPtr	   *link = pm_vector_get(&PoolSuper->stores, 1);
+	StoreId		owner = pool_next_store_id();
+	PmReservation r;
+
+	check_area();
+	server_become(1);
+	pm_reserve(&r, owner, PM_GRANULE, link, 1, 0);
+	pm_publish(&r);
+	pm_shared->nspare--;
+	if (!pm_free(owner, link, 1) || pm_shared->nspare != PM_SPARE_GRANULES || shared->nunsynced != 0)
+		_exit(4);
+}
+
+/* Allocate, fill, free; some of it is allocated again, with other contents. */
+static void
+freeing_life(uint64 again)
+{
+	PMPtr	   *link = pm_vector_get(&PoolSuper->stores, 1);
+	StoreId		owner = pool_next_store_id();
+	PmReservation r;
+
+	check_area();
+	server_become(1);
+	pm_reserve(&r, owner, 4 * PM_GRANULE, link, 1, 0);
+	memset(r.addr, 0x55, r.size);
+	pm_flush(r.addr, r.size);
+	pm_publish(&r);
+	if (!pm_free(owner, link, 1))
+		_exit(4);
+	shared->freed = r.target & PM_OFFSET_MASK;
+	shared->freed_bytes = r.size;
+
+	/* who had flushed something of it before learns nothing of that, and drains */
+	pm_flush(r.addr, r.size);
+	pm_drain();
+	if (again == 0)
+		return;
+	pm_reserve(&r, owner, PM_GRANULE, link, 1, 0);
+	if ((r.target & PM_OFFSET_MASK) != shared->freed)
+		_exit(10);
+	memset(r.addr, 0x66, r.size / 2);
+	pm_flush(r.addr, r.size / 2);
+	pm_publish(&r);
+	shared->freed += PM_GRANULE;
+	shared->freed_bytes -= PM_GRANULE;
+}
+
+static void
+life_after_freeing(uint64 again)
+{
+	PMPtr	   *link = pm_vector_get(&PoolSuper->stores, 1);
+
+	check_area();
+	if (shared->taken_again != 0)
+		_exit(11);
+	for (Size i = 0; again != 0 && i < PM_GRANULE / 2; i++)
+		if (((unsigned char *) pm_deref(*link))[i] != 0x66)
+			_exit(12);
+	if (again != 0 && !pm_free(PM_UNSEAL_ID(PoolSuper->next_store_id) - 1, link, 1))
+		_exit(4);
+}
+
+/* What was given back is not taken again to be replayed: the file system may be full by now. */
+static void
+test_freed_space(void **state)
+{
+	life(first_life, 10, 0);
+	for (uint64 again = 0; again < 2; again++)
+	{
+		life(freeing_life, again, 0);
+		cut_pool_file();
+		cut_log();
+		life(life_after_freeing, again, 0);
+		shared->freed_bytes = 0;
+	}
+}
+
+/* Chunks until the worker is woken, or there are so many */
+static int
+write_chunks(int process, int most)
+{
+	int			n = 0;
+
+	server_become(process);
+	woken = false;
+	for (; n < most && !woken; n++)
+	{
+		store_line(1);
+		flush_line(1);
+		drain();
+	}
+	return n;
+}
+
+static void
+write_meanwhile(void)
+{
+	while_pool_syncs = NULL;
+	/* (if that wakes the worker, he waits for who does it, and goes back to sleep) */
+	(void) write_chunks(3, 10);
+	server_become(2);
+}
+
+static void
+sleep_of_worker(void)
+{
+	const int	nblocks = (sofort_redo_size_mb << 20) / REDO_BLOCK - 2;
+
+	redo_checkpoint();
+	if (write_chunks(2, nblocks) < nblocks / 2 - 1 || !woken)
+		_exit(11);
+	while_pool_syncs = write_meanwhile;
+	redo_checkpoint();
+	if (while_pool_syncs != NULL)
+		_exit(12);
+
+	/* when half is used again, it is woken again */
+	if (write_chunks(2, nblocks) > nblocks / 2 + 1)
+		_exit(13);
+}
+
+static void
+woken_life(uint64 arg)
+{
+	check_area();
+	ProcGlobal = &worker_header;
+	while_it_sleeps = sleep_of_worker;
+	server_become(1);
+	sofort_redo_worker((Datum) 0);
+}
+
+/* Somebody writes the pool back himself, and is asked for that meanwhile: the worker will not be forgotten. */
+static void
+test_worker_is_woken(void **state)
+{
+	life(first_life, 10, 0);
+	life(woken_life, 0, 0);
+}
+
+static void
+test_spare_granules(void **state)
+{
+	life(first_life, 10, 0);
+	life(spare_life, 0, 0);
+}
+
 /* A pool that needs its log is refused without it, and with another one. */
 static void
 test_wrong_log(void **state)
@@ -931,6 +1277,12 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_lost_page, begin, end),
 		cmocka_unit_test_setup_teardown(test_lost_chunk, begin, end),
 		cmocka_unit_test_setup_teardown(test_wrong_log, begin, end),
+		cmocka_unit_test_setup_teardown(test_disk_full, begin, end),
+		cmocka_unit_test_setup_teardown(test_failed_replay, begin, end),
+		cmocka_unit_test_setup_teardown(test_log_of_others, begin, end),
+		cmocka_unit_test_setup_teardown(test_freed_space, begin, end),
+		cmocka_unit_test_setup_teardown(test_worker_is_woken, begin, end),
+		cmocka_unit_test_setup_teardown(test_spare_granules, begin, end),
 		cmocka_unit_test_setup_teardown(test_lives, begin, end),
 		cmocka_unit_test(test_lost_calls),
 	};

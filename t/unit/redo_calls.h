@@ -36,12 +36,14 @@ typedef struct RedoCall
 extern int	redo_fdatasync(int fd, const RedoCall *site);
 extern int	redo_msync(void *p, size_t n, int flags, const RedoCall *site);
 extern ssize_t redo_pwrite(int fd, const void *p, size_t n, off_t at);
+extern int	redo_fallocate(int fd, int mode, off_t at, off_t n);
 extern ssize_t redo_pwritev2(int fd, const struct iovec *io, int n, off_t at, int flags,
 							 const RedoCall *site);
 
 #define fdatasync(fd)			redo_fdatasync(fd, REDO_SITE("fdatasync"))
 #define msync(p, n, flags)		redo_msync(p, n, flags, REDO_SITE("msync"))
 #define pwrite(fd, p, n, at)	redo_pwrite(fd, p, n, at)
+#define fallocate(fd, mode, at, n)	redo_fallocate(fd, mode, at, n)
 #define pwritev2(fd, io, n, at, flags) \
 	redo_pwritev2(fd, io, n, at, flags, REDO_SITE("dsync"))
 

@@ -477,7 +477,7 @@ fsync_fname_ext(const char *name, bool isdir, bool ignore_perm, int elevel)
 	return 0;
 }
 
-void
+__attribute__((weak)) void
 SetLatch(Latch *latch)
 {
 }
