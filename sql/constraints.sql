@@ -214,6 +214,16 @@ SELECT * FROM sofort.verify('s_of_foreign');
 ALTER FOREIGN TABLE f_parent SET ACCESS METHOD sofort;
 DROP SERVER s_nowhere CASCADE;
 DROP FOREIGN DATA WRAPPER s_nowhere;
+-- ... and SET EXPRESSION (17)
+CREATE TABLE s_generated (a int PRIMARY KEY, b int GENERATED ALWAYS AS (a % 500) STORED, c int GENERATED ALWAYS AS (-a) STORED, CONSTRAINT s_generated_c UNIQUE (c) WITH (placement = pmem), CONSTRAINT s_generated_ab UNIQUE (b, a)) USING sofort;
+INSERT INTO s_generated SELECT i FROM generate_series(1, 100) i;
+DO $$ BEGIN
+    IF current_setting('server_version_num')::int >= 170000 THEN
+        EXECUTE 'ALTER TABLE s_generated ALTER b SET EXPRESSION AS (a % 50), ALTER c SET EXPRESSION AS (-a - 1)';
+    END IF;
+END $$;
+SELECT relname, amname, CASE WHEN relname = 's_generated_c' THEN reloptions END FROM s_options WHERE relname ~ '^s_generated' ORDER BY 1;
+SELECT * FROM sofort.verify('s_generated');
 -- what a constraint of the same name had is not passed on
 CREATE FUNCTION pg_temp.options(t regclass) RETURNS TABLE (index name, am name, fill text) LANGUAGE sql AS
 $$ SELECT c.relname, amname, substring(reloptions::text FROM 'fillfactor=\d+') FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam WHERE indrelid = t ORDER BY 1 $$;

@@ -128,6 +128,18 @@ SELECT * FROM sofort.index_info('s_x');
 BEGIN READ ONLY;
 INSERT INTO s_x VALUES (5, 'five');
 ROLLBACK;
+-- equality of a nondeterministic collation is not that of the bytes by which these classes order
+CREATE COLLATION s_no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE s_pattern (t text COLLATE s_no_case, v varchar(9) COLLATE s_no_case, c char(3) COLLATE s_no_case, n name) USING sofort;
+CREATE INDEX ON s_pattern USING sofort_index (n, t text_pattern_ops);
+CREATE INDEX ON s_pattern USING sofort_index (v varchar_pattern_ops);
+CREATE INDEX ON s_pattern USING sofort_index (c bpchar_pattern_ops);
+CREATE INDEX ON s_pattern USING sofort_index (t COLLATE "C" text_pattern_ops);
+ALTER TABLE s_pattern ADD d text COLLATE "C";
+CREATE INDEX ON s_pattern USING sofort_index (d text_pattern_ops);
+ALTER TABLE s_pattern ALTER d TYPE text COLLATE s_no_case;
+DROP TABLE s_pattern;
+DROP COLLATION s_no_case;
 -- the extension cannot go while its tables are there
 \set VERBOSITY terse
 DROP EXTENSION sofort;

@@ -121,6 +121,38 @@ sql(q{CREATE TABLE r (id int PRIMARY KEY, v int) USING sofort; CREATE INDEX r_v 
 	  or diag(sql('SELECT count(*), count(*) FILTER (WHERE v < 0) FROM r'));
 	clean('resumed while a rebuild was held');
 	SofortNode::drop_session($_) foreach $r, $rebuilder;
+
+	# it does not expire meanwhile; one for which nobody asks does, in the same round or a later one
+	$k = kept();
+	say_to($k, 'DELETE FROM r WHERE id = 50000');
+	my $unasked = kept();
+	crash($k, $unasked);
+	$node->arm('resume-indexes', 'wait');
+	$r = session();
+	send_to($r, "BEGIN; SELECT statements FROM sofort.resume_transaction('$k->{token}')");
+	ok($node->wait_at('resume-indexes'), 'somebody who resumes a transaction waits for its indexes');
+	$node->append_conf('postgresql.conf', 'sofort.continuation_timeout = 1');
+	kill('HUP', $node->{_pid});
+	ok($node->wait_until("SELECT sofort.transaction_outcome('$unasked->{token}') = 'expired'"), 'the time is over');
+	is(outcome($k->{token}), 'open', 'not for him');
+	$node->disarm('resume-indexes');
+	is(answer($r), "1\n", 'he gets it');
+	say_to($r, 'ROLLBACK');
+	SofortNode::drop_session($r);
+
+	# who gives up leaves it to the timeout
+	$node->append_conf('postgresql.conf', 'sofort.continuation_timeout = 600');
+	$k = kept();
+	say_to($k, 'DELETE FROM r WHERE id = 50000');
+	crash($k);
+	$node->arm('resume-indexes', 'error');
+	like($node->error_of("BEGIN; SELECT statements FROM sofort.resume_transaction('$k->{token}')"), qr/resume-indexes/, 'an error while it is resumed');
+	$node->append_conf('postgresql.conf', 'sofort.continuation_timeout = 1');
+	kill('HUP', $node->{_pid});
+	ok($node->wait_until("SELECT sofort.transaction_outcome('$k->{token}') = 'expired'"), 'it expires then');
+	$node->append_conf('postgresql.conf', 'sofort.continuation_timeout = 600');
+	kill('HUP', $node->{_pid});
+	clean('expired or not');
 }
 
 # ---- indexes that others make meanwhile ----
@@ -356,6 +388,43 @@ SKIP: {
 	is(sql('SELECT (SELECT v FROM remote), (SELECT count(*) FROM told), (SELECT count(*) FROM large)'), '1|0|1', 'and nothing of it has happened');
 }
 
+# ---- resumed within a statement whose rows would get command ids of before ----
+{
+	my $k = kept();
+	say_to($k, "$_ ") foreach 'INSERT INTO a VALUES (600, 1)', 'UPDATE a SET v = 2 WHERE id = 600';
+	crash($k);
+	my $resume = "sofort.resume_transaction('$k->{token}')";
+	sql(qq{CREATE FUNCTION taken() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT statements FROM $resume); END'} =~ s/('\w{32}')/'$1'/r);
+	foreach my $statement ("INSERT INTO a SELECT 601, statements FROM $resume", 'INSERT INTO a VALUES (601, taken())', "SELECT statements FROM $resume, a WHERE id = 1 FOR UPDATE OF a",
+		"WITH r AS MATERIALIZED (SELECT statements FROM $resume), i AS (INSERT INTO a SELECT 601, statements FROM r) SELECT statements FROM r")
+	{
+		like($node->error_of("BEGIN; $statement"), qr/^0A000.*must be called in a statement that changes and locks no rows/, "not resumed by: $statement");
+		is(outcome($k->{token}), 'open', 'and it waits on');
+	}
+	$node->arm('txn-logged', 'kill', 3);
+	my $r = session();
+	send_to($r, "BEGIN; DO \$\$ BEGIN PERFORM taken(); FOR i IN 602 .. 610 LOOP INSERT INTO a VALUES (i, 0); END LOOP; END \$\$");
+	ok($node->reap, 'killed in a block that has resumed it and writes');
+	SofortNode::drop_session($r);
+	$node->start;
+	$r = resumed($k->{token});
+	is($r->{said}, '2', 'nothing of that block is finished');
+	is(say_to($r, 'SELECT id, v FROM a WHERE id >= 600'), "600|2\n", 'or there');
+	say_to($r, 'INSERT INTO a VALUES (603, 3); COMMIT');
+	is(sql('SELECT count(*) FROM a WHERE id >= 600'), '2', 'committed');
+	clean('resumed within a statement');
+	SofortNode::drop_session($r);
+}
+
+# ---- a statement of which a rule makes nothing is not counted ----
+{
+	sql('CREATE VIEW ignored AS SELECT * FROM a; CREATE RULE r AS ON INSERT TO ignored DO INSTEAD NOTHING');
+	my $k = kept('rule');
+	say_to($k, "$_ ") foreach 'INSERT INTO a VALUES (620, 1)', 'INSERT INTO ignored VALUES (621, 1)', 'INSERT INTO a VALUES (622, 1)';
+	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'rule'}), '2', 'a rule has made nothing of a statement');
+	SofortNode::drop_session($k);
+}
+
 # The protocol itself
 sql('CREATE FUNCTION ins() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO a VALUES (400, 0); RETURN 1; END $$');
 my %oid = map { $_ => sql("SELECT '$_'::regproc::oid") } qw(ins sofort.keep_transaction sofort.resume_transaction);
@@ -375,7 +444,17 @@ my %oid = map { $_ => sql("SELECT '$_'::regproc::oid") } qw(ins sofort.keep_tran
 	my $in_parts = extended('BEGIN') . extended('SELECT sofort.keep_transaction(\'pipeline\')') . extended('INSERT INTO a VALUES (500, 1)') . extended('SELECT v FROM a WHERE id = 500') . $sync;
 	is(exchange($s, $in_parts), 'BEGIN, token, SELECT 1, INSERT 0 1, 1, SELECT 1', 'a pipeline');
 	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'pipeline'}), '2', 'its statements are counted');
-	like(exchange($s, extended('SELECT v FROM a', 1) . $sync), qr/0A000 cannot fetch a result in parts/, 'a result in parts is refused');
+	like(exchange($s, extended('SELECT v FROM a', 1) . execute(1) . $sync), qr/^\d+, 0A000 cannot fetch a result in parts/, 'a result in parts is refused');
+	exchange($s, query('ROLLBACK'));
+
+	# drivers that want one row ask for no more
+	my $one = extended('BEGIN') . extended('SELECT 1', 1) . extended('INSERT INTO a VALUES (500, 1)') . extended('SELECT sofort.keep_transaction(\'one row\')', 1) . extended('INSERT INTO a VALUES (501, 1)') . extended('SELECT v FROM a WHERE id IN (500, 501)', 1);
+	is(exchange($s, $one . $sync), 'BEGIN, 1, INSERT 0 1, token, INSERT 0 1, 1', 'the first row of a result is a statement');
+	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'one row'}), '4', 'which counts');
+	is(exchange($s, extended('INSERT INTO a VALUES (502, 1)') . extended('SELECT 2', 2) . execute(0) . $sync), 'INSERT 0 1, 2, SELECT 1, SELECT 0', 'and others follow');
+	exchange($s, query('ROLLBACK'));
+	is(exchange($s, extended('BEGIN') . extended('SELECT v FROM a LIMIT 3', 1) . execute(1) . execute(0) . extended('SELECT sofort.keep_transaction(\'parts\')') . $sync) =~ s/(\d+, ){3}SELECT 1/rows/r, 'BEGIN, rows, token, SELECT 1', 'a result in parts, before it is kept');
+	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'parts'}), '1', 'is one statement');
 	exchange($s, query('ROLLBACK'));
 	exchange($s, query(q{SELECT sofort_test.arm('kept-boundary', 'kill', 4)}));
 	like(exchange($s, $in_parts =~ s/\Q$sync\E$//r . extended('INSERT INTO a VALUES (501, 1)') . extended('INSERT INTO a VALUES (502, 1)') . $sync), qr/gone/, 'killed in a pipeline');

@@ -409,7 +409,7 @@ typed_tables(Oid composite)
 	return tables;
 }
 
-/* The tables whose columns an ALTER COLUMN TYPE, or ATTRIBUTE, changes */
+/* The tables whose columns an ALTER COLUMN TYPE, ATTRIBUTE, or SET EXPRESSION changes */
 static List *
 altered_tables(const AlterTableStmt *stmt, const AlterTableCmd *cmd, Oid root, LOCKMODE lockmode)
 {
@@ -433,7 +433,7 @@ altered_tables(const AlterTableStmt *stmt, const AlterTableCmd *cmd, Oid root, L
 }
 
 /*
- * ALTER COLUMN TYPE drops constraint indexes and makes them again from their
+ * ALTER COLUMN TYPE and SET EXPRESSION drop constraint indexes and make them again from their
  * definition, which does not name the access method; storage parameters that
  * only sofort_index knows would make that fail.
  */
@@ -571,11 +571,12 @@ alter_is_relevant(const AlterTableStmt *stmt)
 		{
 			case AT_AddColumn:
 			case AT_AddConstraint:
-			case AT_AlterColumnType:
 			case AT_AttachPartition:
 			case AT_SetAccessMethod:
 				return true;
 			default:
+				if (compat_recreates_indexes(lfirst_node(AlterTableCmd, lc)->subtype))
+					return true;
 				break;
 		}
 	return false;
@@ -585,7 +586,7 @@ static void
 prepare_command(AlterFollowUp *follow_up, AlterTableStmt *stmt, AlterTableCmd *cmd, Oid relid,
 				LOCKMODE lockmode)
 {
-	if (cmd->subtype == AT_AlterColumnType && follow_up->recreated == NIL)
+	if (compat_recreates_indexes(cmd->subtype) && follow_up->recreated == NIL)
 		remember_recreated(follow_up, stmt, cmd, relid, lockmode);
 	else if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint) &&
 			 castNode(Constraint, cmd->def)->indexname != NULL)
@@ -619,7 +620,7 @@ constraint_before_alter(AlterTableStmt *stmt)
 		/* what inherits from a foreign table, or is of that type, can be ours */
 		follow_up = palloc0(sizeof(AlterFollowUp));
 		foreach(lc, stmt->cmds)
-			if (lfirst_node(AlterTableCmd, lc)->subtype == AT_AlterColumnType)
+			if (compat_recreates_indexes(lfirst_node(AlterTableCmd, lc)->subtype))
 				prepare_command(follow_up, stmt, lfirst_node(AlterTableCmd, lc), relid, lockmode);
 		return follow_up;
 	}
@@ -651,7 +652,7 @@ constraint_before_alter(AlterTableStmt *stmt)
 	return follow_up;
 }
 
-/* Indexes that ALTER COLUMN TYPE made again as btrees. */
+/* Indexes that were made again as btrees */
 static void
 convert_recreated(const AlterFollowUp *follow_up)
 {

@@ -23,6 +23,7 @@
 #include "sofort/compat/lock.h"
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/store/store.h"
 #include "sofort/txn/kept.h"
 #include "sofort/txn/txn.h"
@@ -117,20 +118,27 @@ ends_portal(const PlannedStmt *stmt)
 }
 
 /*
- * ExecutorRun has returned.  A SELECT that a client fetches in parts is a cursor,
+ * ExecutorRun is called again: a SELECT that a client fetches in parts is a cursor,
  * which ends with the session.
  */
 void
-continuation_run_done(const QueryDesc *desc, uint64 count)
+continuation_run_again(const QueryDesc *desc)
 {
-	if (!ends_portal(desc->plannedstmt) || ActivePortal->strategy != PORTAL_ONE_SELECT)
-		return;
-	if (count == 0 || desc->estate->es_processed < count)
-		statement_finished();
-	else if (txn_is_kept())
+	if (txn_is_kept() && ends_portal(desc->plannedstmt))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot fetch a result in parts in a transaction that is kept")));
+}
+
+/*
+ * ExecutorRun has returned for the first time.  Drivers that want a single row ask
+ * for one, and for no more: what the client has then is the statement.
+ */
+void
+continuation_run_done(const QueryDesc *desc)
+{
+	if (ends_portal(desc->plannedstmt) && ActivePortal->strategy == PORTAL_ONE_SELECT)
+		statement_finished();
 }
 
 /* ExecutorEnd has returned. */
@@ -391,6 +399,7 @@ prepare_resume(const TxnKeptInfo *info)
 					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(t->relid)),
 					 errhint("The transaction still waits to be resumed: try again.")));
 		keepable_resumed(t->relid, t->changed);
+		SOFORT_STOP("resume-indexes");
 		indexam_complete(t->relid);
 	}
 }
@@ -398,8 +407,20 @@ prepare_resume(const TxnKeptInfo *info)
 bool
 continuation_resume(const TxnKeptInfo *info)
 {
-	prepare_resume(info);
-	if (!txn_resume(info))
+	volatile bool taken = false;
+
+	txn_kept_begin_taking(info);
+	PG_TRY();
+	{
+		prepare_resume(info);
+		taken = txn_resume(info);
+	}
+	PG_FINALLY();
+	{
+		txn_kept_end_taking();
+	}
+	PG_END_TRY();
+	if (!taken)
 		return false;
 	statements = info->statements;
 	not_counted = true;
@@ -420,6 +441,16 @@ check_may_resume(const TxnKeptInfo *info)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("sofort.resume_transaction() needs a transaction that is READ COMMITTED and READ WRITE")));
+
+	/*
+	 * A command id that a statement has taken before is too low for its rows: it
+	 * would pass for one that the transaction had finished.
+	 */
+	CommandCounterIncrement();
+	if (GetCurrentCommandId(false) != FirstCommandId)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("sofort.resume_transaction() must be called in a statement that changes and locks no rows")));
 	if (info->outcome != TXN_KEPT_WAITING)
 		not_waiting(info->outcome);
 	if (info->role != GetUserId())

@@ -325,14 +325,9 @@ xact_callback(XactEvent event, void *arg)
 static CommandId
 frame_first(SubTransactionId sub)
 {
-	int			i;
+	const TxnFrame *f = txn_frame_of(sub);
 
-	for (i = My.nframes - 1; i > 0; i--)
-	{
-		if (My.frames[i].sub == sub)
-			return My.frames[i].first;
-	}
-	return 0;
+	return f != NULL ? f->first : 0;
 }
 
 static void

@@ -461,6 +461,42 @@ txn_resume(const TxnKeptInfo *info)
 	return true;
 }
 
+static int	taking = -1;		/* the place of that which we are about to resume */
+
+static void
+end_taking_at_exit(int code, Datum arg)
+{
+	txn_kept_end_taking();
+}
+
+/*
+ * Indexes that are still being rebuilt may take longer than the timeout.  (If it has
+ * ended otherwise, and its place is another's, that one does not wait.)  For a session
+ * that is terminated meanwhile it is ended by a callback, registered once: what is
+ * used for the first time in between registers others after it.
+ */
+void
+txn_kept_begin_taking(const TxnKeptInfo *info)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(end_taking_at_exit, (Datum) 0);
+	registered = true;
+	taking = (int) info->place;
+	pg_atomic_fetch_add_u32(&TxnKeptOnes[taking].takers, 1);
+}
+
+void
+txn_kept_end_taking(void)
+{
+	if (taking < 0)
+		return;
+	pg_atomic_fetch_sub_u32(&TxnKeptOnes[taking].takers, 1);
+	taking = -1;
+	wake_keeper();
+}
+
 /* ------------------------------------------------------------------------
  * Looking at them
  * ------------------------------------------------------------------------
@@ -658,6 +694,8 @@ expire(void)
 		left = TimestampDifferenceMilliseconds(now,
 											   TimestampTzPlusMilliseconds(k->waits_since,
 																		   (int64) sofort_continuation_timeout * 1000));
+		if (left == 0 && pg_atomic_read_u32(&k->takers) > 0)
+			continue;			/* the last one wakes us */
 		if (left == 0)
 		{
 			char		label[NAMEDATALEN];

@@ -191,6 +191,8 @@ startup_shmem(void)
 	TxnPreparedOnes = (TxnPrepared *) p;
 	p += MAXALIGN(sizeof(TxnPrepared) * TxnShmem->nprepared);
 	TxnKeptOnes = (TxnKept *) p;
+	for (i = 0; i < TxnShmem->nkept; i++)
+		pg_atomic_init_u32(&TxnKeptOnes[i].takers, 0);
 	p += MAXALIGN(sizeof(TxnKept) * TxnShmem->nkept);
 	TxnBackends = (TxnBackend *) p;
 	for (i = 0; i < TxnShmem->nbackends + TxnShmem->nprepared + TxnShmem->nkept; i++)

@@ -209,16 +209,6 @@ examine_beside(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
  * ------------------------------------------------------------------------
  */
 
-/* The xid that ends or undoes the ender of a version. */
-static TransactionId
-ender_xid(const WordView *e)
-{
-	TransactionId xid = txn_waitable_xid(WORD_SLOT(e->word), WORD_GENERATION(e->word), true,
-										 WORD_COMMAND(e->word));
-
-	return TransactionIdIsValid(xid) ? xid : (TransactionId) e->fxid;
-}
-
 /*
  * Queue for the row.  False if LockWaitSkip would have to wait; 55P03 if
  * LockWaitError would.
@@ -295,7 +285,7 @@ static void
 wait_for_undo(const TxnRow *r, const WordView *e, XLTW_Oper oper)
 {
 	CHECK_FOR_INTERRUPTS();
-	(void) wait_for_xid(r, ender_xid(e), LockWaitBlock, oper);
+	(void) wait_for_xid(r, view_waitable(e), LockWaitBlock, oper);
 	txn_resolve_prepared();
 }
 
@@ -499,7 +489,7 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 		}
 		if (outcome == ROW_ENDING || outcome == ROW_ENDED)
 		{
-			xid = outcome == ROW_ENDING ? ender_xid(&e) : o.xid;
+			xid = outcome == ROW_ENDING ? view_waitable(&e) : o.xid;
 			if (!wait)
 			{
 				result = fail_claim(r, TM_BeingModified, xid, InvalidCommandId, tmfd);
@@ -704,7 +694,7 @@ txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy 
 		}
 		else if (outcome == ROW_ENDING && conflicts[ender_mode(e.word)][mode])
 		{
-			xid = ender_xid(&e);
+			xid = view_waitable(&e);
 			examine_beside(r, e.word, mode, &o);
 		}
 		else
@@ -767,7 +757,7 @@ txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
 			case OWNER_RUNNING:
 				if (conflicts[ender_mode(e.word)][mode])
 				{
-					o.xid = ender_xid(&e);
+					o.xid = view_waitable(&e);
 					break;
 				}
 				/* FALLTHROUGH */
@@ -925,14 +915,9 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
 static uint64
 first_arrival_of(SubTransactionId sub)
 {
-	int			i;
+	const TxnFrame *f = txn_frame_of(sub);
 
-	for (i = My.nframes - 1; i > 0; i--)
-	{
-		if (My.frames[i].sub == sub)
-			return My.frames[i].first_arrival;
-	}
-	return 0;
+	return f != NULL ? f->first_arrival : 0;
 }
 
 /*

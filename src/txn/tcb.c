@@ -269,6 +269,20 @@ txn_push_frame(SubTransactionId sub)
 	txn_new_statement();
 }
 
+/* NULL: the top transaction, or one that is not open */
+const TxnFrame *
+txn_frame_of(SubTransactionId sub)
+{
+	int			i;
+
+	for (i = My.nframes - 1; i > 0; i--)
+	{
+		if (My.frames[i].sub == sub)
+			return &My.frames[i];
+	}
+	return NULL;
+}
+
 /* It has ended, one way or the other. */
 void
 txn_pop_frame(SubTransactionId sub)

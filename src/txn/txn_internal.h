@@ -197,6 +197,7 @@ typedef struct TxnKept
 	uint64		horizon;		/* its first xid, of whichever life */
 	uint64		next_lock;		/* place of the next lock that others give to it */
 	TimestampTz waits_since;
+	pg_atomic_uint32 takers;	/* sessions that are about to resume it */
 
 	/* what it has of earlier lives: written under TXN_LWLOCK_KEPT */
 	bool		continued;		/* something, perhaps */
@@ -359,6 +360,7 @@ extern void txn_join(SubTransactionId sub);	/* xid, slot, mirror: to lock rows *
 extern void txn_drain(void);
 extern void txn_push_frame(SubTransactionId sub);
 extern void txn_pop_frame(SubTransactionId sub);
+extern const TxnFrame *txn_frame_of(SubTransactionId sub);
 extern Tcb *txn_tcb_of_slot(uint32 slot);
 extern void txn_slot_replaced(uint32 place);
 extern void txn_mirror_leave(TxnBackend *b);
@@ -417,6 +419,9 @@ typedef struct WordView
 } WordView;
 
 extern void view_word(const uint64 *where, WordView *v);
+
+/* The xid to wait for: it ends or undoes what the word says (heap: xmin, xmax). */
+extern TransactionId view_waitable(const WordView *v);
 extern void visibility_end_of_xact(void);
 
 /* ---- locktable.c ---- */

@@ -287,12 +287,10 @@ word_happened(const uint64 *where, Snapshot snapshot)
 	}
 }
 
-/* The xid to wait for, as heap would report it in xmin or xmax. */
-static TransactionId
+TransactionId
 view_waitable(const WordView *v)
 {
-	TransactionId xid = txn_waitable_xid(WORD_SLOT(v->word), WORD_GENERATION(v->word), true,
-										 WORD_COMMAND(v->word));
+	TransactionId xid = txn_word_waitable_xid(v->word);
 
 	return TransactionIdIsValid(xid) ? xid : (TransactionId) v->fxid;
 }
@@ -358,13 +356,27 @@ txn_version_sight(const RowWords *words, Snapshot snapshot)
 	return word_happened(&words->end, snapshot) ? TXN_ENDED : TXN_VISIBLE;
 }
 
+/*
+ * An earlier command of this transaction has ended it, whoever made it: a table
+ * scan beside a row that is updated again and again meets little else.
+ */
+static inline bool
+ended_by_me(const RowWords *words, Snapshot snapshot)
+{
+	uint64		end = word_read(&words->end);
+
+	return WORD_TAG(end) == WORD_TAG_PROGRESS && word_is_mine(end) &&
+		WORD_COMMAND(end) < snapshot->curcid;
+}
+
 bool
 txn_version_visible(StoreId store, uint64 row, const RowWords *words, Snapshot snapshot)
 {
 	switch (snapshot->snapshot_type)
 	{
 		case SNAPSHOT_MVCC:
-			return txn_version_sight(words, snapshot) == TXN_VISIBLE;
+			return !ended_by_me(words, snapshot) &&
+				txn_version_sight(words, snapshot) == TXN_VISIBLE;
 		case SNAPSHOT_SELF:
 			return visible_self(words);
 		case SNAPSHOT_DIRTY:

@@ -261,14 +261,11 @@ txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from
 static int64
 first_entry_of(SubTransactionId sub)
 {
-	int			i;
+	const TxnFrame *f = txn_frame_of(sub);
 
 	if (sub == TopSubTransactionId)
 		return 0;
-	for (i = My.nframes - 1; i > 0; i--)
-		if (My.frames[i].sub == sub)
-			return My.frames[i].first_entry;
-	return My.nentries;
+	return f != NULL ? f->first_entry : My.nentries;
 }
 
 /*

@@ -104,6 +104,17 @@
 	((constr)->has_generated_stored || (constr)->has_generated_virtual)
 #endif
 
+/* Does this command drop constraint indexes of a column, and make them again? */
+static inline bool
+compat_recreates_indexes(AlterTableType command)
+{
+#if PG_VERSION_NUM >= 170000
+	if (command == AT_SetExpression)
+		return true;
+#endif
+	return command == AT_AlterColumnType;
+}
+
 /* Is there a NOT NULL constraint that old rows may not satisfy (NOT VALID)? */
 static inline bool
 compat_has_invalid_not_null(TupleDesc desc)

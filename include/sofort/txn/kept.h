@@ -70,6 +70,10 @@ extern void txn_kept_find(const uint8 *hash, TxnKeptInfo *info);
  */
 extern bool txn_resume(const TxnKeptInfo *info);
 
+/* In between it does not expire: this session is about to resume it.  (Its end ends it.) */
+extern void txn_kept_begin_taking(const TxnKeptInfo *info);
+extern void txn_kept_end_taking(void);
+
 /* Roll it back; false if it does not wait any more. */
 extern bool txn_kept_abort(const TxnKeptInfo *info);
 
