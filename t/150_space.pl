@@ -376,6 +376,23 @@ foreach my $gone ([ 1, 8 ], [ 9, 24 ], [ 25, 120 ], [ 1, 248 ])
 	sql('DROP TABLE small');
 }
 
+# ---- blocks that were given back before a start are made anew: each of their rows is used once ----
+foreach my $with ('', 'WITH (fillfactor = 40)')
+{
+	sql("CREATE TABLE holes (id int, v int) USING sofort $with; INSERT INTO holes SELECT i, 0 FROM generate_series(1, 20000) i");
+	sql('DELETE FROM holes WHERE id BETWEEN 2001 AND 18000');
+	my $full = bytes('holes');
+	sql('SELECT txid_current(); VACUUM holes') foreach 1 .. 3;
+	cmp_ok(bytes('holes'), '<', $full / 2, "blocks are given back $with");
+	$node->restart;
+	sql('INSERT INTO holes SELECT i, 1 FROM generate_series(20001, 26000) i');
+	sql('VACUUM holes');
+	sql("UPDATE holes SET v = v + 1 WHERE id > 20000; INSERT INTO holes SELECT i, 2 FROM generate_series($_, $_ + 999) i") foreach map { 26001 + $_ * 1000 } 0 .. 19;
+	is(sql('SELECT count(*), count(DISTINCT id) FROM holes'), '30000|30000', "after a start they are filled again, and no row is lost $with");
+	is($node->verify_problems, '', "blocks that are filled again: verify $with");
+	sql('DROP TABLE holes');
+}
+
 # ---- DROP and TRUNCATE: to the byte, but for what the pool itself has learned ----
 foreach my $how ('DROP TABLE x', 'TRUNCATE x; DROP TABLE x', 'BEGIN; DROP TABLE x; ROLLBACK; DROP TABLE x')
 {
@@ -429,6 +446,31 @@ $node->start;
 is(sql(q{SELECT count(*) FROM counted; SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'counted'::regclass}), "2500\n2500|1500", 'live and dead rows after a crash');
 sql('VACUUM counted');
 is(sql(q{SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'counted'::regclass}), '2500|0', 'live and dead rows after VACUUM');
+
+# ---- VACUUM takes time in proportion to the rows of a table ----
+{
+	# of the processor, in seconds
+	my $vacuum = sub {
+		my ($table) = @_;
+		my $err;
+
+		sql('SELECT pg_current_xact_id(); SELECT pg_current_xact_id()');	# ends the quarantine
+		$node->psql('postgres', "VACUUM (VERBOSE) $table", stderr => \$err);
+		die $err if $err !~ /CPU: user: ([0-9.]+) s, system: ([0-9.]+) s/;
+		return $1 + $2;
+	};
+
+	sql('CREATE TABLE gone (a int, b int) USING sofort; INSERT INTO gone SELECT i, i FROM generate_series(1, 2000000) i');
+	my $full = bytes('gone');
+	sql('DELETE FROM gone WHERE a % 2 = 0');
+	my $time = $vacuum->('gone');
+	sql('DELETE FROM gone');
+	cmp_ok($vacuum->('gone'), '<', 4 * $time, 'rows freed one by one, and as many in quarantine: half as fast as the first half');
+	cmp_ok($vacuum->('gone'), '<', 4 * $time, 'their blocks are released as fast');
+	cmp_ok(bytes('gone'), '<', $full / 20, 'and the space is back');
+	is($node->verify_problems, '', 'many free rows: verify');
+	sql('DROP TABLE gone');
+}
 
 $node->stop;
 $node->teardown_node;

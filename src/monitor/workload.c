@@ -113,8 +113,8 @@ sofort_recovery_order_info(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		const RecoveryStructure *s = &all[i];
-		Datum		values[8] = {0};
-		bool		nulls[8] = {0};
+		Datum		values[10] = {0};
+		bool		nulls[10] = {0};
 
 		if (!monitor_may_see_relation(s->table))
 			continue;
@@ -126,6 +126,9 @@ sofort_recovery_order_info(PG_FUNCTION_ARGS)
 		values[5] = Float8GetDatum(s->rebuild_cost);
 		values[6] = Int32GetDatum(s->workers);
 		values[7] = Int64GetDatum((int64) s->rebuilt_as);
+		values[8] = Float8GetDatum(s->search_seconds);
+		values[9] = Float8GetDatum(s->rebuild_seconds);
+		nulls[9] = s->position == 0;
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = s->position == 0;
 		nulls[7] = s->rebuilt_as == 0;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

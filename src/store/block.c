@@ -124,6 +124,23 @@ store_locate(StoreDesc *store, uint64 row, RowRef *ref)
 	return true;
 }
 
+void
+store_cursor_move(StoreDesc *store, BlockCursor *cursor, uint64 block)
+{
+	BlockHeader *header = block_get(store->header, block);
+	const ShapePlan *plan;
+
+	cursor->block = block;
+	cursor->capacity = 0;
+	if (header == NULL)
+		return;
+	plan = plan_get(store, header->shape);
+	cursor->header = header;
+	cursor->records = (char *) header + plan->record_offset;
+	cursor->stride = plan->record_stride;
+	cursor->capacity = header->capacity;
+}
+
 /* Blocks that were allocated together with this first one. */
 uint32
 block_run_length(const StoreHeader *header, uint64 block)
@@ -420,6 +437,17 @@ room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room
 	return Min(room, Max(rows / rows_filled(shared->header, 1), 4));
 }
 
+/*
+ * Blocks made where others were released before this life: their rows have an
+ * owner, and are not EMPTY ones of an earlier life, to be collected.
+ */
+static void
+note_collected(StoreShared *shared, uint64 b, uint32 n)
+{
+	for (; n > 0 && b * SOFORT_BLOCK_ROWS < shared->first_row; b++, n--)
+		shared->collected[b / 8] |= 1 << (b % 8);
+}
+
 static void
 grow(StoreDesc *store)
 {
@@ -456,6 +484,7 @@ grow(StoreDesc *store)
 		block_set_count(header, b + n);
 		SOFORT_STOP("store-block-counted");
 	}
+	note_collected(store->shared, b, n);
 	pg_atomic_write_u64(&store->shared->append,
 						make_append(b * SOFORT_BLOCK_ROWS,
 									b < STORE_SINGLE_BLOCKS ? block_capacity(b) :

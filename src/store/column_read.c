@@ -307,6 +307,26 @@ store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Da
 		store_decode_one(store, &at, atts[i], &values[i], &isnull[i]);
 }
 
+/*
+ * May the value that a version has in this column become another one?  The code of a dead
+ * root does, if it went while no index referred to the column.
+ */
+static bool
+value_may_go(StoreDesc *store, const RowRef *ref, int att)
+{
+	const ShapePlan *plan = plan_get(store, ref->block->shape);
+	const AttrPlan *a = &plan->plan[att];
+	const char *p = (const char *) ref->block + a->offset + (Size) ref->index * a->stride;
+	int			width = plan->reader->attr[att].width;
+
+	if ((a->kind != ATTR_CODE && a->kind != ATTR_CODE1_2 && a->kind != ATTR_CODE1_4) ||
+		(((const char *) ref->words)[a->null_byte] & a->null_mask))
+		return false;
+	return dictionary_value_may_go(store->shared, a->dictionary,
+								   width == 1 ? *(const uint8 *) p :
+								   width == 2 ? *(const uint16 *) p : *(const uint32 *) p);
+}
+
 bool
 store_root_differs(StoreDesc *store, uint64 root, const RowRef *version, const int *atts,
 				   int natts)
@@ -324,6 +344,8 @@ store_root_differs(StoreDesc *store, uint64 root, const RowRef *version, const i
 		bool		b_null;
 		Form_pg_attribute att = TupleDescAttr(store->local->tupdesc, atts[i]);
 
+		if (value_may_go(store, &top, atts[i]))
+			return true;
 		store_decode_one(store, &top, atts[i], &a, &a_null);
 		store_decode_one(store, version, atts[i], &b, &b_null);
 		if (a_null != b_null ||

@@ -335,6 +335,30 @@ dictionary_index_of(StoreShared *shared, const DictionaryHeader *dictionary)
 	return index;
 }
 
+/*
+ * Was the value of this code freed, or may it be?  The code can get another value then,
+ * whatever it reads as now.  (A value that this does not know of yet is not freed while
+ * the caller keeps VACUUM away.)
+ */
+bool
+dictionary_value_may_go(StoreShared *shared, const DictionaryHeader *dictionary, uint32 code)
+{
+	LWLock	   *lock = dictionary_lock(dictionary);
+	DictIndex  *index;
+	bool		result;
+
+	if (code >= pm_vector_count(&dictionary->values))
+		return false;			/* damaged: who decodes it will say so */
+	LWLockAcquire(structure_lock(shared->id), LW_SHARED);
+	index = dictionary_index_of(shared, dictionary);
+	LWLockRelease(structure_lock(shared->id));
+	LWLockAcquire(lock, LW_SHARED);
+	result = dictionary_code_is_void(dictionary, code) ||
+		(index != NULL && dictionary_is_absent(index, code));
+	LWLockRelease(lock);
+	return result;
+}
+
 static bool
 dictionary_is_indexed(StoreShared *shared, const DictionaryHeader *dictionary)
 {

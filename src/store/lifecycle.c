@@ -87,27 +87,11 @@ store_drop_now(StoreId id)
 	registry_drop(id);
 }
 
-typedef struct TreesOf
-{
-	Oid			index_oid;
-	Oid			db_oid;
-} TreesOf;
-
-static bool
-is_tree_of(void *arg, const StoreNode *node)
-{
-	const TreesOf *of = arg;
-
-	return (store_flags(node->header) & STORE_TREE) && node->header->rel_oid == of->index_oid &&
-		locator_db(&node->key) == of->db_oid;
-}
-
 RelFileLocator *
 store_trees_of(Oid index_oid, int *n)
 {
-	TreesOf		of = {.index_oid = index_oid, .db_oid = MyDatabaseId};
 	int			nids;
-	StoreId    *ids = registry_list(is_tree_of, &of, &nids);
+	StoreId    *ids = registry_trees(MyDatabaseId, index_oid, &nids);
 	RelFileLocator *locators = palloc((nids + 1) * sizeof(RelFileLocator));
 	int			i;
 
@@ -123,8 +107,7 @@ store_trees_of(Oid index_oid, int *n)
 			locator_spc(&locators[*n]) = MyDatabaseTableSpace;
 		(*n)++;
 	}
-	if (ids != NULL)
-		pfree(ids);
+	pfree(ids);
 	return locators;
 }
 

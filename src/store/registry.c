@@ -30,6 +30,7 @@ typedef struct StoreRegistry
 	uint64		free_from;		/* none below this one */
 	StoreNode  *by_id[REGISTRY_BUCKETS];
 	StoreNode  *by_locator[REGISTRY_BUCKETS];
+	StoreNode  *by_owner[REGISTRY_BUCKETS]; /* those that are in by_id */
 } StoreRegistry;
 
 static StoreRegistry *Registry = NULL;
@@ -57,6 +58,12 @@ static inline uint32
 bucket_of_locator(const RelFileLocator *l)
 {
 	return hash_bytes((const unsigned char *) l, sizeof(RelFileLocator)) % REGISTRY_BUCKETS;
+}
+
+static inline uint32
+bucket_of_owner(Oid db_oid, Oid rel_oid)
+{
+	return hash_combine(hash_bytes_uint32(db_oid), hash_bytes_uint32(rel_oid)) % REGISTRY_BUCKETS;
 }
 
 /*
@@ -105,6 +112,10 @@ insert_node(StoreHeader *header, uint64 slot, bool this_life)
 		b = bucket_of_id(node->id);
 		node->next_by_id = Registry->by_id[b];
 		Registry->by_id[b] = node;
+		node->rel_oid = header->rel_oid;
+		b = bucket_of_owner(locator_db(&node->key), node->rel_oid);
+		node->next_by_owner = Registry->by_owner[b];
+		Registry->by_owner[b] = node;
 	}
 	b = bucket_of_locator(&node->key);
 	node->next_by_locator = Registry->by_locator[b];
@@ -127,6 +138,11 @@ remove_node(StoreNode *node)
 		p = &(*p)->next_by_locator;
 	if (*p != NULL)
 		*p = node->next_by_locator;
+	p = &Registry->by_owner[bucket_of_owner(locator_db(&node->key), node->rel_oid)];
+	while (*p != NULL && *p != node)
+		p = &(*p)->next_by_owner;
+	if (*p != NULL)
+		*p = node->next_by_owner;
 	Registry->nstores--;
 }
 
@@ -622,6 +638,44 @@ registry_list(StoreFilter fn, void *arg, int *n)
 	}
 	LWLockRelease(registry_lock());
 	return ids;
+}
+
+static uint64 tree_steps = 0;	/* for tests */
+
+uint64
+store_test_tree_steps(void)
+{
+	return tree_steps;
+}
+
+/* Ids of the trees that were made for this index, palloc'd. */
+StoreId *
+registry_trees(Oid db_oid, Oid index_oid, int *n)
+{
+	int			size = 0;
+	StoreId    *ids;
+
+	for (;;)
+	{
+		StoreNode  *node;
+
+		size += 8;
+		ids = palloc(size * sizeof(StoreId));
+		*n = 0;
+		LWLockAcquire(registry_lock(), LW_SHARED);
+		node = Registry->by_owner[bucket_of_owner(db_oid, index_oid)];
+		for (; node != NULL && *n < size; node = node->next_by_owner)
+		{
+			tree_steps++;
+			if (node->rel_oid == index_oid && locator_db(&node->key) == db_oid &&
+				(store_flags(node->header) & STORE_TREE))
+				ids[(*n)++] = node->id;
+		}
+		LWLockRelease(registry_lock());
+		if (node == NULL)
+			return ids;
+		pfree(ids);
+	}
 }
 
 static bool

@@ -485,17 +485,9 @@ space_drain(StoreDesc *store)
 	clear_retired(store);
 }
 
-static bool
-in_blocks(uint64 e, uint64 block, uint32 n)
-{
-	uint64		b = FREE_ROW(e) / SOFORT_BLOCK_ROWS;
-
-	return b >= block && b < block + n;
-}
-
 /* No empty chunk may stay: space_take() looks into the first. */
 static void
-purge_list(StoreShared *shared, FreeChunk **list, uint64 block, uint32 n)
+forget_marked_in(StoreShared *shared, FreeChunk **list, const uint8 *marked, uint64 n)
 {
 	bool		counted = list != &shared->free_retired;
 	FreeChunk  *c;
@@ -506,8 +498,12 @@ purge_list(StoreShared *shared, FreeChunk **list, uint64 block, uint32 n)
 		uint32		i;
 
 		for (i = 0; i < c->n; i++)
-			if (!in_blocks(c->entry[i], block, n))
+		{
+			uint64		b = FREE_ROW(c->entry[i]) / SOFORT_BLOCK_ROWS;
+
+			if (b >= n || !block_is_marked(marked, b))
 				c->entry[kept++] = c->entry[i];
+		}
 		if (counted)
 			pg_atomic_fetch_sub_u32(&shared->nfree, c->n - kept);
 		c->n = kept;
@@ -522,30 +518,37 @@ purge_list(StoreShared *shared, FreeChunk **list, uint64 block, uint32 n)
 }
 
 /*
- * The blocks are about to be released: forget their free rows.  False if some
- * are in quarantine.  The relation is locked exclusively.
+ * Of n blocks, the marked ones are about to be released, but not those with rows in
+ * quarantine.  The relation is locked exclusively, here and below: no row becomes free.
  */
-bool
-space_purge_blocks(StoreShared *shared, uint64 block, uint32 n)
+void
+space_unmark_quarantined(StoreShared *shared, uint8 *marked, uint64 n)
 {
 	FreeChunk  *c;
 	uint32		i;
-	bool		ok = true;
 
 	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
-	for (c = shared->quarantine_head; c != NULL && ok; c = c->next)
+	for (c = shared->quarantine_head; c != NULL; c = c->next)
 		for (i = 0; i < c->n; i++)
-			if (in_blocks(c->entry[i], block, n))
-				ok = false;
-	if (ok)
-	{
-		purge_list(shared, &shared->free, block, n);
-		purge_list(shared, &shared->free_older, block, n);
-		purge_list(shared, &shared->free_retired, block, n);
-		spread_forget_blocks(shared, block, n);
-	}
+			if (FREE_ROW(c->entry[i]) / SOFORT_BLOCK_ROWS < n)
+				block_unmark(marked, FREE_ROW(c->entry[i]) / SOFORT_BLOCK_ROWS);
 	LWLockRelease(space_lock(shared->id));
-	return ok;
+}
+
+/* The marked blocks are about to be released: forget their free rows. */
+void
+space_forget_marked(StoreShared *shared, const uint8 *marked, uint64 n)
+{
+	uint64		b;
+
+	LWLockAcquire(space_lock(shared->id), LW_EXCLUSIVE);
+	forget_marked_in(shared, &shared->free, marked, n);
+	forget_marked_in(shared, &shared->free_older, marked, n);
+	forget_marked_in(shared, &shared->free_retired, marked, n);
+	for (b = 0; b < n; b++)
+		if (block_is_marked(marked, b))
+			spread_forget_blocks(shared, b, 1);
+	LWLockRelease(space_lock(shared->id));
 }
 
 /* The store goes away or becomes empty.  No ERROR. */

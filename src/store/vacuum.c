@@ -137,6 +137,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 {
 	BlockHeader *b = store_block(store, block);
 	bool		counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
+	BlockCursor cursor;
 	uint32		i;
 
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
@@ -144,6 +145,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		return;
 	pm_read_miss(1);
 	space_before_free(store, block);
+	store_cursor_init(&cursor);
 	for (i = 0; i < b->capacity; i++)
 	{
 		RowRef		ref;
@@ -153,7 +155,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		bool		is_needed;
 		bool		keeps_key;
 
-		if (!store_locate(store, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
+		if (!store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
 			continue;
 		begin = word_read(&ref.words->begin);
 		if (begin == WORD_EMPTY)
@@ -410,22 +412,58 @@ release_run(StoreDesc *store, uint64 first, uint32 n)
 	shared->hole_from = Min(shared->hole_from, first);
 }
 
+/*
+ * Which blocks can be released: a bit for each.  Rows in quarantine are looked at
+ * once for all runs: there may be as many as the table has.
+ */
+static void
+mark_releasable(StoreDesc *store, uint8 *marked, uint64 n)
+{
+	StoreHeader *header = store->header;
+	uint64		b;
+	uint64		i;
+	uint32		run;
+
+	for (b = 0; b < n; b += run)
+	{
+		run = block_run_length(header, b);
+		if (block_get(header, b) != NULL && run_is_empty(store, b, run) &&
+			!holds_append_position(store->shared, b, run))
+			for (i = b; i < b + run; i++)
+				block_mark(marked, i);
+	}
+	space_unmark_quarantined(store->shared, marked, n);
+	/* of a run all blocks, or none */
+	for (b = 0; b < n; b += run)
+	{
+		bool		whole = true;
+
+		run = block_run_length(header, b);
+		for (i = b; i < b + run; i++)
+			whole = whole && block_is_marked(marked, i);
+		for (i = b; i < b + run && !whole; i++)
+			block_unmark(marked, i);
+	}
+}
+
 static BlockNumber
 release_empty_runs(StoreDesc *store)
 {
 	StoreHeader *header = store->header;
 	uint64		b = 0;
-	uint64		n;
+	uint64		n = store_block_count(header);
+	uint8	   *marked = MemoryContextAllocExtended(CurrentMemoryContext, n / 8 + 1,
+													MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	BlockNumber released = 0;
 
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	for (n = store_block_count(header); b < n;)
+	mark_releasable(store, marked, n);
+	space_forget_marked(store->shared, marked, n);
+	while (b < n)
 	{
 		uint32		run = block_run_length(header, b);
 
-		if (block_get(header, b) != NULL && run_is_empty(store, b, run) &&
-			!holds_append_position(store->shared, b, run) &&
-			space_purge_blocks(store->shared, b, run))
+		if (block_is_marked(marked, b))
 		{
 			release_run(store, b, run);
 			released += run;
@@ -437,6 +475,7 @@ release_empty_runs(StoreDesc *store)
 	if (n < store_block_count(header))
 		block_set_count(header, n);
 	LWLockRelease(structure_lock(store->id));
+	pfree(marked);
 	return released;
 }
 

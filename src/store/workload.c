@@ -573,18 +573,20 @@ write_record(WorkloadRecord *on_medium, const WorkloadRecord *r)
 	pm_flush(on_medium, PM_LINE);
 }
 
-/* Room in the pool for a record at this place. */
+/*
+ * Room in the pool for a record at this place.  A pool that is full now may have
+ * room again in a while.
+ */
 static bool
 make_room(int place)
 {
-	static bool failed = false;
+	static bool reported = false;
 	PmVector   *v = &PoolSuper->workload;
 	MemoryContext context = CurrentMemoryContext;
+	volatile bool made = true;
 
 	if ((uint64) place < pm_vector_count(v))
 		return true;
-	if (failed)
-		return false;
 	PG_TRY();
 	{
 		pm_vector_reserve(v, place, PM_OWNER_POOL, 0);
@@ -598,17 +600,20 @@ make_room(int place)
 		error = CopyErrorData();
 		FlushErrorState();
 		pm_release_reservations();
-		ereport(LOG,
-				(errmsg("statistics of the workload are not kept in the sofort pool: %s",
-						error->message)));
+		if (!reported)
+			ereport(LOG,
+					(errmsg("statistics of the workload cannot be kept in the sofort pool: %s",
+							error->message)));
 		FreeErrorData(error);
-		failed = true;
+		made = false;
 	}
 	PG_END_TRY();
-	return !failed;
+	reported = !made;
+	return made;
 }
 
-static void
+/* False: there is no room. */
+static bool
 save_entry(int place)
 {
 	KindEntry  *entry = &Workload->entries[place];
@@ -618,9 +623,21 @@ save_entry(int place)
 	LWLockAcquire(&Workload->lock, LW_SHARED);
 	make_record(entry, &record);
 	LWLockRelease(&Workload->lock);
-	if ((record.valid == 0 && !on_medium) || !make_room(place))
-		return;
+	if (record.valid == 0 && !on_medium)
+		return true;
+	if (!make_room(place))
+		return false;
 	write_record(pm_vector_get(&PoolSuper->workload, place), &record);
+	return true;
+}
+
+/* The next round saves it. */
+static void
+set_dirty(int place)
+{
+	LWLockAcquire(&Workload->lock, LW_EXCLUSIVE);
+	Workload->entries[place].description_dirty = true;
+	LWLockRelease(&Workload->lock);
 }
 
 /* Collects; notes which kinds have changed since the last time. */
@@ -664,8 +681,8 @@ workload_save(Latch *latch)
 		Workload->active = true;
 	}
 	for (int i = 0; i < WORKLOAD_KINDS; i++)
-		if (dirty[i])
-			save_entry(i);
+		if (dirty[i] && !save_entry(i))
+			set_dirty(i);
 	pm_drain();
 	Workload->saves++;
 	return true;

@@ -286,18 +286,23 @@ complain_contents(const Step *acknowledged, const Step *in_flight, char *found)
 	char	   *differing = strdup("");
 	char	   *save = NULL;
 	char	   *word;
+	char	   *statistics;
+	char		error[4000];
 
 	for (word = strtok_r(strdup(found), " ", &save); word != NULL; word = strtok_r(NULL, " ", &save))
 	{
 		if (strstr(acknowledged->contents, word) == NULL)
 			differing = print("%s %s", differing, word);
 	}
+	statistics = server_query("SELECT chk.statistics()", error, sizeof(error));
 	snprintf(problem, sizeof(problem),
-			 "contents are neither those after \"%s\"%s%s%s; found:%.1500s\nexpected: %.3000s\n",
+			 "contents are neither those after \"%s\"%s%s%s; found:%.1500s\nexpected: %.3000s\nstatistics: %.10000s\n",
 			 acknowledged->name, in_flight ? " nor those after \"" : "",
 			 in_flight ? in_flight->name : "", in_flight ? "\"" : "",
-			 differing[0] != '\0' ? differing : " (fewer tables)", acknowledged->contents);
+			 differing[0] != '\0' ? differing : " (fewer tables)", acknowledged->contents,
+			 statistics != NULL ? statistics : error);
 	free(differing);
+	free(statistics);
 }
 
 /* Last step of a client that was acknowledged at the cut; the one in flight */

@@ -63,6 +63,13 @@ BEGIN
     RETURN result;
 END $$;
 
+-- What contents() looks at without showing it, for who wonders why that differs
+CREATE FUNCTION chk.statistics() RETURNS text LANGUAGE sql AS $$
+    SELECT format('of %s kinds; ', count(DISTINCT w.statement)) ||
+        coalesce(string_agg(w::text, ' ' ORDER BY w.statement) FILTER (WHERE w.relation = to_regclass('counted')), 'none of counted')
+        FROM sofort.workload w
+$$;
+
 -- A scan of an index finds as many rows as there are.
 CREATE FUNCTION chk.index_scans() RETURNS SETOF text LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexonlyscan = off AS $$

@@ -252,6 +252,9 @@ extern void store_drop_now(StoreId id);
 /* Locators of the trees that were made for an index of this database; palloc'd. */
 extern RelFileLocator *store_trees_of(Oid index_oid, int *n);
 
+/* Stores that this session has looked at to find them. */
+extern uint64 store_test_tree_steps(void);
+
 /* relation_nontransactional_truncate: store made in this transaction, or ON
  * COMMIT DELETE ROWS.  Empties it at once. */
 extern void store_truncate_now(Relation rel);
@@ -353,6 +356,45 @@ extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);
 
 /* False if the row has no storage.  Does not look at the words. */
 extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
+
+/*
+ * For who looks at one row of a block after the other while nobody can give the
+ * block back (an epoch, VACUUM): the block is found once.  One that comes to be
+ * meanwhile has no row that a snapshot taken before sees.
+ */
+typedef struct BlockCursor
+{
+	uint64		block;			/* its number */
+	BlockHeader *header;
+	char	   *records;
+	Size		stride;
+	uint32		capacity;		/* 0: it has no storage */
+} BlockCursor;
+
+extern void store_cursor_move(StoreDesc *store, BlockCursor *cursor, uint64 block);
+
+static inline void
+store_cursor_init(BlockCursor *cursor)
+{
+	cursor->block = PG_UINT64_MAX;
+}
+
+/* store_locate() */
+static inline bool
+store_cursor_locate(StoreDesc *store, BlockCursor *cursor, uint64 row, RowRef *ref)
+{
+	uint32		index = row % SOFORT_BLOCK_ROWS;
+
+	if (unlikely(cursor->block != row / SOFORT_BLOCK_ROWS))
+		store_cursor_move(store, cursor, row / SOFORT_BLOCK_ROWS);
+	if (unlikely(index >= cursor->capacity))
+		return false;
+	ref->row = row;
+	ref->block = cursor->header;
+	ref->index = index;
+	ref->words = (RowWords *) (cursor->records + (Size) index * cursor->stride);
+	return true;
+}
 
 /*
  * Values of attributes from..natts-1 (0-based).  By-reference Datums point

@@ -235,6 +235,7 @@ typedef struct StoreNode
 	StoreId		id;
 	RelFileLocator key;			/* tablespace 0: the database's default one */
 	StoreHeader *header;
+	Oid			rel_oid;		/* as in the header, which may come to be damaged */
 	uint64		slot;			/* in PoolSuper->stores */
 	StoreShared *shared;		/* made at first use */
 	bool		this_life;		/* created since the server started */
@@ -242,6 +243,7 @@ typedef struct StoreNode
 	const char *damage;			/* what is wrong with the header, or NULL */
 	struct StoreNode *next_by_id;
 	struct StoreNode *next_by_locator;
+	struct StoreNode *next_by_owner;
 } StoreNode;
 
 /* ---- volatile, of this backend ---- */
@@ -369,6 +371,7 @@ extern void registry_drop(StoreId id);
 extern void registry_empty(StoreHeader *header);
 typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
+extern StoreId *registry_trees(Oid db_oid, Oid index_oid, int *n);
 extern uint64 store_cached_horizon(bool refresh);
 /*
  * Columns, shapes, dictionaries, directories: a few small pieces for each store,
@@ -551,6 +554,8 @@ extern bool dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *h
 extern void dictionary_free_index(DictIndex *index);
 extern bool dictionary_code_is_void(const DictionaryHeader *d, uint64 code);
 extern bool dictionary_is_absent(const DictIndex *index, uint32 code);
+extern bool dictionary_value_may_go(StoreShared *shared, const DictionaryHeader *dictionary,
+									uint32 code);
 extern void dictionary_find_absent(StoreShared *shared, DictIndex *index);
 extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use,
 							  uint32 nunused);
@@ -644,6 +649,25 @@ words_straddle(const RowWords *w)
 	return ((uintptr_t) w & (PM_LINE - 1)) == PM_LINE - sizeof(uint64);
 }
 
+/* Sets of blocks, a bit for each (vacuum.c, space.c) */
+static inline bool
+block_is_marked(const uint8 *marked, uint64 block)
+{
+	return (marked[block / 8] & (1 << (block % 8))) != 0;
+}
+
+static inline void
+block_mark(uint8 *marked, uint64 block)
+{
+	marked[block / 8] |= 1 << (block % 8);
+}
+
+static inline void
+block_unmark(uint8 *marked, uint64 block)
+{
+	marked[block / 8] &= ~(1 << (block % 8));
+}
+
 /* ---- space.c ---- */
 extern void space_give(StoreShared *shared, uint64 row, uint32 count);
 extern void space_before_free(StoreDesc *store, uint64 block);
@@ -651,7 +675,8 @@ extern void space_quarantine(StoreShared *shared, uint64 row);
 extern void space_shape_changed(StoreShared *shared, uint32 retired_below);
 extern void space_seal(StoreShared *shared);
 extern void space_drain(StoreDesc *store);
-extern bool space_purge_blocks(StoreShared *shared, uint64 block, uint32 n);
+extern void space_unmark_quarantined(StoreShared *shared, uint8 *marked, uint64 n);
+extern void space_forget_marked(StoreShared *shared, const uint8 *marked, uint64 n);
 extern void space_reserve(Relation rel, StoreDesc *store, uint32 want);
 extern void space_reserve_other(Relation rel, StoreDesc *store);
 extern bool space_reserve_near(Relation rel, StoreDesc *store, uint64 row);
