@@ -70,4 +70,25 @@ SET enable_nestloop = off;
 SELECT count(*) FROM q a JOIN q b ON a.id = b.id AND a.n = b.n;
 SELECT count(*) FROM (SELECT n FROM q WHERE n IN (1, 2) ORDER BY n) a JOIN (SELECT n FROM q WHERE n IN (1, 2) ORDER BY n) b USING (n);
 SELECT * FROM sofort.verify('q');
+-- a key that is inserted and rolled back again and again: who inserts it removes the entries of before
+CREATE TABLE again (id int PRIMARY KEY, t text UNIQUE, d int UNIQUE DEFERRABLE)
+    USING sofort WITH (autovacuum_enabled = off);
+DO $$BEGIN FOR i IN 1..40 LOOP INSERT INTO again VALUES (1, 'a key that is longer than an entry', 1); ROLLBACK; END LOOP; END$$;
+DO $$BEGIN FOR i IN 1..40 LOOP
+	BEGIN
+		INSERT INTO again VALUES (1, 'a key that is longer than an entry', 1);
+		RAISE division_by_zero;
+	EXCEPTION WHEN division_by_zero THEN NULL;
+	END;
+END LOOP; END$$;
+SELECT index, entries <= 2 AS few FROM sofort.indexes WHERE relation = 'again'::regclass ORDER BY index::text;
+INSERT INTO again VALUES (1, 'a key that is longer than an entry', 1);
+INSERT INTO again VALUES (1, 'another', 2);
+INSERT INTO again VALUES (2, 'a key that is longer than an entry', 2);
+INSERT INTO again VALUES (2, 'another', 1);
+SELECT * FROM again WHERE id = 1;
+SELECT * FROM sofort.verify('again');
+VACUUM again;
+SELECT index, entries FROM sofort.indexes WHERE relation = 'again'::regclass ORDER BY index::text;
+SELECT * FROM sofort.verify('again');
 DROP SCHEMA reg_dead_entries CASCADE;

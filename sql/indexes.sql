@@ -263,3 +263,22 @@ SELECT pg_temp.in_order('a = 3 AND t = ANY (''{text 5,text 1}'') AND c < 5', '(t
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b < 900 AND c IN (1, 2) ORDER BY b DESC LIMIT 8) x;
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b > 100 AND c IN (1, 2) ORDER BY b LIMIT 8) x;
 RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_sort;
+-- building an index anew looks for the trees of its earlier files, not at those of all other indexes; they go
+CREATE TABLE s_others (a int) USING sofort;
+DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE INDEX ON s_others USING sofort_index (a)'; END LOOP; END $$;
+CREATE TABLE s_former (a int PRIMARY KEY, b int UNIQUE) USING sofort;
+INSERT INTO s_former SELECT i, i FROM generate_series(1, 2000) i;
+SELECT sofort_test.former_steps() AS before \gset
+REINDEX TABLE s_former;
+BEGIN; REINDEX INDEX s_former_pkey; REINDEX INDEX s_former_pkey; ROLLBACK;
+BEGIN; REINDEX INDEX s_former_pkey; REINDEX INDEX s_former_pkey; COMMIT;
+ALTER TABLE s_former ALTER b TYPE bigint;
+VACUUM FULL s_former;
+SELECT dram_used AS dram, (SELECT count(DISTINCT owner) FROM sofort_test.allocations()) AS owners FROM sofort.pool \gset
+SELECT 'REINDEX TABLE s_former' FROM generate_series(1, 20) \gexec
+SELECT CASE WHEN dram_used - :dram > 500000 THEN dram_used - :dram ELSE 0 END AS dram, (SELECT count(DISTINCT owner) FROM sofort_test.allocations()) - :owners AS owners FROM sofort.pool;
+TRUNCATE s_former;
+SELECT CASE WHEN n BETWEEN 1 AND 300 THEN 'few' ELSE n::text END AS looked_at FROM (SELECT sofort_test.former_steps() - :before AS n) q;
+SELECT count(*) FROM sofort.indexes WHERE relation = 's_former'::regclass AND entries = 0;
+SELECT * FROM sofort.verify('s_former');
+DROP TABLE s_others, s_former;

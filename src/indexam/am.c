@@ -229,6 +229,7 @@ sofort_index_handler(PG_FUNCTION_ARGS)
 	am->amclusterable = true;
 	am->amcaninclude = true;
 	am->amcanparallel = true;
+	am->ampredlocks = true;
 	am->amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL;
 	am->amkeytype = InvalidOid;
 

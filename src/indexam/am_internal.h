@@ -54,6 +54,13 @@ extern bool unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *valu
 						  const bool *isnull, ItemPointer tid, Relation heap,
 						  IndexUniqueCheck check, bool *inserted);
 
+/* ---- predicate.c ---- */
+
+/* A scan of all entries with these first columns; 0 columns: of any range. */
+extern void predicate_lock_range(const IndexKeys *keys, const uint8 *bytes, int nequal,
+								 Snapshot snapshot);
+extern void predicate_check_key(const IndexKeys *keys, const uint8 *bytes);
+
 /* ---- scan.c ---- */
 extern IndexScanDesc am_beginscan(Relation index, int nkeys, int norderbys);
 extern void am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,

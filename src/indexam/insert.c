@@ -195,10 +195,11 @@ checked_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const b
  * (CREATE INDEX CONCURRENTLY) have nobody to do so.
  */
 static void
-make_durable(const IndexKeys *keys)
+entry_inserted(const IndexKeys *keys, const uint8 *entry)
 {
 	if (has_pool_tree(keys) && !txn_is_writing())
 		pm_drain();
+	predicate_check_key(keys, entry);
 }
 
 bool
@@ -217,17 +218,17 @@ am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation
 			return true;
 		index_form_entry(keys, values, isnull, tid, entry);
 		plain_insert(keys, entry);
-		make_durable(keys);
+		entry_inserted(keys, entry);
 		return true;
 	}
 	index_form_entry(keys, values, isnull, tid, entry);
 	if (check == UNIQUE_CHECK_NO)
 	{
 		plain_insert(keys, entry);
-		make_durable(keys);
+		entry_inserted(keys, entry);
 		return false;
 	}
 	is_unique = checked_insert(keys, entry, values, isnull, tid, heap, check);
-	make_durable(keys);
+	entry_inserted(keys, entry);
 	return is_unique;
 }

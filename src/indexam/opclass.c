@@ -133,12 +133,34 @@ patch_relcache(Oid index_oid, const oidvector *classes)
 	RelationClose(index);
 }
 
+/*
+ * As index_create(), which knows btree's classes only and has looked at our placeholders:
+ * the order of these is that of bytes, but their equality that of the collation.
+ */
+static void
+check_collation(Oid btree, Oid collation)
+{
+	HeapTuple	tuple;
+
+	if ((btree != TEXT_BTREE_PATTERN_OPS_OID && btree != VARCHAR_BTREE_PATTERN_OPS_OID &&
+		 btree != BPCHAR_BTREE_PATTERN_OPS_OID) ||
+		!OidIsValid(collation) || get_collation_isdeterministic(collation))
+		return;
+	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(btree));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("nondeterministic collations are not supported for operator class \"%s\"",
+					HeapTupleIsValid(tuple) ?
+					NameStr(((Form_pg_opclass) GETSTRUCT(tuple))->opcname) : "?")));
+}
+
 static void
 share_opclasses(Oid index_oid)
 {
 	Relation	pg_index = table_open(IndexRelationId, RowExclusiveLock);
 	HeapTuple	tuple = SearchSysCacheCopy1(INDEXRELID, ObjectIdGetDatum(index_oid));
 	oidvector  *classes;
+	oidvector  *collations;
 	bool		isnull;
 	bool		changed = false;
 	int			i;
@@ -148,12 +170,16 @@ share_opclasses(Oid index_oid)
 	/* points into our copy */
 	classes = (oidvector *) DatumGetPointer(SysCacheGetAttr(INDEXRELID, tuple,
 															Anum_pg_index_indclass, &isnull));
+	collations = (oidvector *) DatumGetPointer(SysCacheGetAttr(INDEXRELID, tuple,
+															   Anum_pg_index_indcollation,
+															   &isnull));
 	for (i = 0; i < classes->dim1; i++)
 	{
 		Oid			btree = opclass_of_btree(classes->values[i]);
 
 		if (!OidIsValid(btree))
 			raise_no_btree_class(classes->values[i]);
+		check_collation(btree, collations->values[i]);
 		changed = changed || btree != classes->values[i];
 		classes->values[i] = btree;
 	}

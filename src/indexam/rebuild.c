@@ -48,7 +48,7 @@ bool		indexam_use_partial = false;
 int			indexam_segment_blocks = 256;
 void		(*indexam_before_use) (void) = NULL;
 void		(*indexam_before_search) (bool (*complete) (void *arg), void *arg) = NULL;
-void		(*indexam_after_search) (void) = NULL;
+void		(*indexam_after_search) (pg_atomic_uint64 *searched) = NULL;
 void		(*indexam_pause_search) (bool pause) = NULL;
 
 /* Cached in rd_amcache of an index; one chunk */

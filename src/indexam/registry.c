@@ -38,11 +38,16 @@
 #include "storage/smgr.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "partial.h"
 
 #define UNIQUE_LOCKS	512
 #define GROW_LOCKS		64
+#define OWNER_BUCKETS	8192
+
+/* Trees without a file are looked for at most this often, per backend. */
+#define GARBAGE_INTERVAL_MS	60000
 
 typedef struct RegistryEntry
 {
@@ -52,13 +57,14 @@ typedef struct RegistryEntry
 
 typedef struct RegistryShared
 {
-	LWLockPadded lock;			/* creation of the table; free list */
+	LWLockPadded lock;			/* creation of the table; free list, by_owner */
 	pg_atomic_uint32 marked;	/* entries with prepared_xid, at most */
 	int			tranche;
 	bool		created;
 	dshash_table_handle handle;
 	uint64		next_serial;
 	SofortIndex *free;
+	SofortIndex *by_owner[OWNER_BUCKETS];	/* all, by database and index_oid */
 	LWLockPadded unique_locks[UNIQUE_LOCKS];
 	LWLockPadded grow_locks[GROW_LOCKS];
 } RegistryShared;
@@ -85,6 +91,8 @@ typedef struct Pending
 } Pending;
 
 static Pending *pending = NULL; /* in TopTransactionContext */
+
+static uint64 former_steps = 0; /* for tests */
 
 /* ---- shared memory ---- */
 
@@ -179,6 +187,44 @@ registry_grow_lock(StoreId store)
 
 /* ---- entries ---- */
 
+static SofortIndex **
+bucket_of_owner(Oid db_oid, Oid index_oid)
+{
+	uint32		hash = hash_combine(hash_bytes_uint32(db_oid), hash_bytes_uint32(index_oid));
+
+	return &registry->by_owner[hash % OWNER_BUCKETS];
+}
+
+/* The caller of these two holds the registry's lock. */
+static void
+enter_owner(SofortIndex *shared, Oid index_oid)
+{
+	SofortIndex **bucket = bucket_of_owner(locator_db(&shared->locator), index_oid);
+
+	shared->index_oid = index_oid;
+	shared->next_by_owner = *bucket;
+	*bucket = shared;
+}
+
+static void
+leave_owner(SofortIndex *shared)
+{
+	SofortIndex **p = bucket_of_owner(locator_db(&shared->locator), shared->index_oid);
+
+	while (*p != shared)
+		p = &(*p)->next_by_owner;
+	*p = shared->next_by_owner;
+}
+
+static void
+set_owner(SofortIndex *shared, Oid index_oid)
+{
+	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
+	leave_owner(shared);
+	enter_owner(shared, index_oid);
+	LWLockRelease(&registry->lock.lock);
+}
+
 /* NULL if the arena is full */
 static SofortIndex *
 shared_alloc(const RelFileLocator *locator, Oid index_oid)
@@ -195,15 +241,16 @@ shared_alloc(const RelFileLocator *locator, Oid index_oid)
 	{
 		memset(shared, 0, sizeof(*shared));
 		shared->serial = registry->next_serial++;
+		shared->locator = *locator;
+		enter_owner(shared, index_oid);
 	}
 	LWLockRelease(&registry->lock.lock);
 	if (shared == NULL)
 		return NULL;
-	shared->locator = *locator;
-	shared->index_oid = index_oid;
 	pg_atomic_init_u32(&shared->state, INDEX_MISSING);
 	pg_atomic_init_u32(&shared->workers, 0);
 	pg_atomic_init_u32(&shared->waiters, 0);
+	pg_atomic_init_u64(&shared->searched, 0);
 	SpinLockInit(&shared->mutex);
 	ConditionVariableInit(&shared->progress);
 	return shared;
@@ -234,6 +281,7 @@ shared_free(SofortIndex *shared)
 		arena_free(shared->format);
 	free_partials(shared->partial, shared->retired);
 	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
+	leave_owner(shared);
 	shared->serial = 0;
 	shared->next_free = registry->free;
 	registry->free = shared;
@@ -467,23 +515,24 @@ drop_if_incomplete(StoreId store)
 static void
 drop_former_files(Oid index_oid, const RelFileLocator *current)
 {
-	dshash_seq_status status;
-	RegistryEntry *entry;
+	SofortIndex *shared;
 	RelFileLocator former[16];
 	RelFileLocator *in_pool;
 	int			n = 0;
 	int			i;
 
-	dshash_seq_init(&status, table, false);
-	while ((entry = dshash_seq_next(&status)) != NULL)
+	LWLockAcquire(&registry->lock.lock, LW_SHARED);
+	shared = *bucket_of_owner(locator_db(current), index_oid);
+	for (; shared != NULL; shared = shared->next_by_owner)
 	{
-		if (entry->shared->index_oid == index_oid &&
-			locator_db(&entry->locator) == locator_db(current) &&
-			memcmp(&entry->locator, current, sizeof(*current)) != 0 &&
+		former_steps++;
+		if (shared->index_oid == index_oid &&
+			locator_db(&shared->locator) == locator_db(current) &&
+			memcmp(&shared->locator, current, sizeof(*current)) != 0 &&
 			n < (int) lengthof(former))
-			former[n++] = entry->locator;
+			former[n++] = shared->locator;
 	}
-	dshash_seq_term(&status);
+	LWLockRelease(&registry->lock.lock);
 	for (i = 0; i < n; i++)
 		remember(DROP_ON_COMMIT, &former[i]);
 
@@ -495,13 +544,20 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 	pfree(in_pool);
 }
 
+uint64
+indexam_test_former_steps(void)
+{
+	return former_steps + store_test_tree_steps();
+}
+
 SofortIndex *
 registry_create(Relation index)
 {
 	SofortIndex *shared = tree_registry_attach(index);
 
 	registry_reset(shared);
-	shared->index_oid = RelationGetRelid(index);
+	if (shared->index_oid != RelationGetRelid(index))
+		set_owner(shared, RelationGetRelid(index));
 	remember(DROP_ON_ABORT, relation_locator(index));
 	drop_former_files(RelationGetRelid(index), relation_locator(index));
 	return shared;
@@ -674,20 +730,6 @@ finish_prepared(void)
 static void
 xact_callback(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			/* an error may have left one open */
-			if (registry_in_use())
-				epoch_reset();
-			break;
-		default:
-			break;
-	}
 	if ((event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT) && registry_in_use() &&
 		pg_atomic_read_u32(&registry->marked) > 0 && txn_may_finish_prepared())
 	{
@@ -784,6 +826,7 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 	stats->placement = placement_name(TREE_DRAM);
 	stats->workers = (int) pg_atomic_read_u32(&shared->workers);
 	stats->waiters = (int) pg_atomic_read_u32(&shared->waiters);
+	stats->searched = pg_atomic_read_u64(&shared->searched);
 	if (state == INDEX_PARTIAL)
 		fill_partial_stats(shared->partial, stats);
 	else
@@ -887,30 +930,50 @@ note_locator(void *arg, const IndexamStats *stats)
 	*locators = lappend(*locators, copy);
 }
 
-int
-indexam_collect_garbage(void)
+/* What a partial index that has become a tree has left, once nobody looks at it. */
+static void
+free_retired(const RelFileLocator *locator)
 {
+	RegistryEntry *entry = dshash_find(registry_table(), locator, false);
+
+	if (entry != NULL)
+	{
+		partial_free_retired(entry->shared);
+		dshash_release_lock(table, entry);
+	}
+}
+
+/*
+ * Trees whose file is gone.  That looks at the files of all indexes; so VACUUM
+ * of many tables does it now and then, not for each index again.
+ */
+static void
+collect_garbage_now_and_then(void)
+{
+	static TimestampTz last = 0;
+	TimestampTz now = GetCurrentTimestamp();
 	List	   *locators = NIL;
 	ListCell   *lc;
-	int			dropped = 0;
 
+	if (last != 0 && !TimestampDifferenceExceeds(last, now, GARBAGE_INTERVAL_MS))
+		return;
+	last = now;
 	indexam_visit(note_locator, &locators);
 	foreach(lc, locators)
 	{
 		RelFileLocator *locator = lfirst(lc);
-		RegistryEntry *entry = dshash_find(table, locator, false);
 
-		if (entry != NULL)
-		{
-			partial_free_retired(entry->shared);
-			dshash_release_lock(table, entry);
-		}
-		if (compat_file_exists(locator))
-			continue;
+		free_retired(locator);
 		/* no file: nothing that could be open uses the tree */
-		drop_locator(locator);
-		dropped++;
+		if (!compat_file_exists(locator))
+			drop_locator(locator);
 	}
 	list_free_deep(locators);
-	return dropped;
+}
+
+void
+indexam_collect_garbage(Relation index)
+{
+	free_retired(relation_locator(index));
+	collect_garbage_now_and_then();
 }

@@ -219,6 +219,14 @@ save_marked_batch(ScanState *so)
 
 static bool collect_range(ScanState *so, ScanDirection dir);
 
+static void
+set_bounds(ScanState *so)
+{
+	scan_set_bounds(so);
+	if (!so->empty_range)
+		predicate_lock_range(&so->keys, so->lower.bytes, so->nequal, so->reader);
+}
+
 /*
  * One leaf of a parallel scan, and who comes next goes on after it.  (An index
  * that is being rebuilt is read by one process at once.)
@@ -229,7 +237,7 @@ read_seized_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
 	ScanBatch  *batch = &so->batch;
 
 	if (!so->bounds_valid)
-		scan_set_bounds(so);
+		set_bounds(so);
 	if (so->empty_range)
 	{
 		batch->n = 0;
@@ -344,7 +352,7 @@ collect_range(ScanState *so, ScanDirection dir)
 	epoch_exit();
 	table_close(heap, AccessShareLock);
 	if (indexam_after_search != NULL)
-		indexam_after_search();
+		indexam_after_search(&so->keys.shared->searched);
 	if (view.partial == NULL || set.overflow)
 	{
 		MemoryContextReset(batch->context);
@@ -372,7 +380,7 @@ start_range(ScanState *so, ScanDirection dir)
 	if (so->parallel != NULL)
 		return so->started = next_parallel_leaf(so, dir);
 	if (!so->bounds_valid)
-		scan_set_bounds(so);
+		set_bounds(so);
 	if (so->empty_range)
 		return false;
 	if (so->batch.context != NULL)
@@ -580,7 +588,7 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	else if (scan->kill_prior_tuple)
 		kill_current(scan, so);
 	scan->xs_recheck = false;
-	so->snapshot = scan->xs_snapshot;
+	so->snapshot = so->reader = scan->xs_snapshot;
 	entry = next_match(so, dir);
 	if (entry == NULL)
 		return false;
@@ -599,6 +607,7 @@ am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 
 	compat_count_index_scan(scan);
 	so->snapshot = NULL;
+	so->reader = scan->xs_snapshot;
 	while ((entry = next_match(so, ForwardScanDirection)) != NULL)
 	{
 		ItemPointerData tid;

@@ -121,6 +121,7 @@ typedef struct BoundBuilder
 {
 	ScanState  *so;
 	int			nbytes;			/* decided so far */
+	int			nequal;			/* columns whose value is in the bytes */
 	bool		by_columns;		/* bytes have ended */
 	int			ncolumns;
 	BoundColumn columns[INDEX_MAX_KEYS];
@@ -133,6 +134,7 @@ copy_builder(BoundBuilder *to, const BoundBuilder *from)
 {
 	to->so = from->so;
 	to->nbytes = from->nbytes;
+	to->nequal = from->nequal;
 	to->by_columns = from->by_columns;
 	to->ncolumns = from->ncolumns;
 	memcpy(to->columns, from->columns, from->ncolumns * sizeof(BoundColumn));
@@ -178,6 +180,7 @@ add_value(BoundBuilder *b, int column, bool isnull, Datum value, const ScanCondi
 	{
 		memset(b->bytes + b->nbytes, 0, c->width);
 		b->nbytes += c->width;
+		b->nequal++;
 		return;
 	}
 	if (cross != NULL)
@@ -188,6 +191,7 @@ add_value(BoundBuilder *b, int column, bool isnull, Datum value, const ScanCondi
 	if (keys_encode_column(c, value, b->bytes + b->nbytes) == KEY_PREFIX)
 		add_column(b, column, false, false, value, NULL);
 	b->nbytes += c->width;
+	b->nequal++;
 }
 
 /* column IS NOT NULL, as the edge of the values */
@@ -441,6 +445,7 @@ scan_set_bounds(ScanState *so)
 	equal.so = so;
 	memset(equal.bytes, 0, sizeof(equal.bytes));
 	equal.nbytes = 0;
+	equal.nequal = 0;
 	equal.ncolumns = 0;
 	equal.by_columns = false;
 	so->empty_range = false;
@@ -461,6 +466,7 @@ scan_set_bounds(ScanState *so)
 		finish_bound(&equal, -1, &so->lower);
 		finish_bound(&equal, 1, &so->upper);
 	}
+	so->nequal = equal.nequal;
 	so->any_filter = false;
 	for (i = 0; i < so->nconditions; i++)
 		if (so->conditions[i].filter)

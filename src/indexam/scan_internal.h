@@ -107,8 +107,10 @@ typedef struct ScanState
 	bool		bounds_valid;	/* for the current array elements */
 	bool		empty_range;
 	bool		one_key;		/* every key column has one value, which is not NULL */
+	int			nequal;			/* first columns of which the bounds' bytes hold one value */
 	bool		any_filter;
 	Snapshot	snapshot;		/* that decides what is wanted; NULL: not known */
+	Snapshot	reader;			/* of who scans, for predicate locks */
 	MemoryContext row_context;	/* values of the entry being checked */
 	IndexTuple	itup;			/* made for the caller, freed by the next call */
 

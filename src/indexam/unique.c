@@ -20,10 +20,11 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "miscadmin.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
 #include "storage/lmgr.h"
-#include "storage/predicate.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -44,6 +45,8 @@ typedef struct UniqueCheck
 	bool		conflict;		/* to be reported without the lock */
 	TransactionId wait_for;
 	uint32		token;			/* of a speculative insertion */
+	bool		complete;		/* no rebuild: entries may be removed */
+	Tree	   *removed_from;	/* some were */
 	uint64		old_before;		/* not 0: rows of this and later transactions do
 								 * not count any more */
 } UniqueCheck;
@@ -54,13 +57,14 @@ typedef enum CheckStep
 	STEP_STOP					/* the check has its result */
 } CheckStep;
 
-/* One entry with the same key: is there a row that counts? */
+/* One entry with the same key: is there a row that counts?  *dead: none ever again */
 static CheckStep
-check_entry(UniqueCheck *uc, const uint8 *other)
+check_entry(UniqueCheck *uc, const uint8 *other, bool *dead)
 {
 	ItemPointerData tid;
 	SnapshotData dirty;
 
+	*dead = false;
 	index_entry_tid(uc->keys, other, &tid);
 	if (ItemPointerEquals(&tid, uc->tid))
 	{
@@ -73,7 +77,7 @@ check_entry(UniqueCheck *uc, const uint8 *other)
 							  uc->old_before))
 		return STEP_NEXT;
 	InitDirtySnapshot(dirty);
-	if (!table_index_fetch_tuple_check(uc->heap, &tid, &dirty, NULL))
+	if (!table_index_fetch_tuple_check(uc->heap, &tid, &dirty, dead))
 		return STEP_NEXT;
 
 	/* whoever asks for a partial check comes back later */
@@ -98,6 +102,24 @@ check_entry(UniqueCheck *uc, const uint8 *other)
 	return STEP_STOP;
 }
 
+/*
+ * A key that is inserted and rolled back again and again would meet all entries of
+ * before.  Our transaction id, which is older than the look at the entry, keeps the
+ * row id from being another's (README.md, "Entries of dead rows").
+ */
+static void
+remove_dead(UniqueCheck *uc, Tree *tree, const uint8 *entry)
+{
+	EntryPlace	place;
+	TreeProbe  *probe = &place.probe;
+
+	if (!uc->complete || !TransactionIdIsValid(MyProc->xid))
+		return;
+	keys_place(&place, uc->keys, entry, 0);
+	if (tree_delete(tree, &probe, 1, NULL) > 0)
+		uc->removed_from = tree;
+}
+
 /* All entries with the key, leaf by leaf */
 static void
 check_tree(UniqueCheck *uc, Tree *tree)
@@ -107,6 +129,7 @@ check_tree(UniqueCheck *uc, Tree *tree)
 	EntryPlace	fence;
 	const TreeProbe *seek = &lower.probe;
 	TreeLeaf	leaf;
+	bool		dead;
 	int			i;
 
 	keys_place(&lower, uc->keys, uc->entry, -1);
@@ -115,8 +138,14 @@ check_tree(UniqueCheck *uc, Tree *tree)
 	{
 		tree_read_leaf(tree, seek, false, seek, &upper.probe, &uc->keys->order, &leaf);
 		for (i = 0; i < leaf.n; i++)
-			if (check_entry(uc, leaf.entries + i * tree->stride) == STEP_STOP)
+		{
+			const uint8 *other = leaf.entries + i * tree->stride;
+
+			if (check_entry(uc, other, &dead) == STEP_STOP)
 				return;
+			if (dead)
+				remove_dead(uc, tree, other);
+		}
 		if (leaf.cut_high || !leaf.has_high ||
 			tree_probe_compare(tree, &upper.probe, leaf.high) <= 0)
 			return;
@@ -136,6 +165,7 @@ is_decided(const UniqueCheck *uc)
 static void
 check_key(UniqueCheck *uc, const IndexView *view)
 {
+	uc->complete = view->partial == NULL;
 	check_tree(uc, view->tree);
 	if (view->partial != NULL && view->tree != view->partial->delta && !is_decided(uc))
 		check_tree(uc, view->partial->delta);
@@ -150,14 +180,19 @@ check_old_rows(UniqueCheck *uc, PartialIndex *partial)
 	PartialSet	set = {.context = context, .limit = PG_UINT64_MAX};
 	EntryPlace	lower;
 	EntryPlace	upper;
+	bool		dead;
 	uint64		i;
 
 	keys_place(&lower, uc->keys, uc->entry, -1);
 	keys_place(&upper, uc->keys, uc->entry, 1);
+	if (indexam_before_search != NULL)
+		indexam_before_search(NULL, NULL);
 	partial_collect_old(uc->keys, uc->heap, partial, &lower.probe, &upper.probe, &set);
+	if (indexam_after_search != NULL)
+		indexam_after_search(&uc->keys->shared->searched);
 	SOFORT_STOP("unique-old-rows");
 	for (i = 0; i < set.n; i++)
-		if (check_entry(uc, set.entries + i * keys_stride(&uc->keys->format)) == STEP_STOP)
+		if (check_entry(uc, set.entries + i * keys_stride(&uc->keys->format), &dead) == STEP_STOP)
 			break;
 	MemoryContextDelete(context);
 }
@@ -172,7 +207,7 @@ raise_violation(UniqueCheck *uc)
 	 * A transaction that must fail for its serialization anyway shall say so:
 	 * a client that looked first, and found no such row, can only try again.
 	 */
-	CheckForSerializableConflictIn(index, NULL, InvalidBlockNumber);
+	predicate_check_key(uc->keys, uc->entry);
 
 	key_desc = BuildIndexValueDescription(index, (Datum *) uc->values, (bool *) uc->isnull);
 	ereport(ERROR,
@@ -261,6 +296,8 @@ unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bo
 		else
 			XactLockTableWait(uc.wait_for, keys->index, tid, XLTW_InsertIndex);
 	}
+	if (uc.removed_from != NULL)
+		tree_reclaim(uc.removed_from);
 
 	/* as in nbtree: the deferred check must find the row it was called for */
 	if (check == UNIQUE_CHECK_EXISTING && !uc.found)

@@ -183,7 +183,7 @@ am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 
 	if (info->analyze_only)
 		return stats;
-	(void) indexam_collect_garbage();
+	indexam_collect_garbage(info->index);
 	if (stats != NULL)
 		return stats;
 	indexam_stats(info->index, &tree);

@@ -131,6 +131,13 @@ surely_visible(SofortScan scan, uint64 begin, uint64 end)
 		WORD_XID(begin) < scan->seen_before;
 }
 
+/* Ended, and that committed before the snapshot: most dead rows. */
+static inline bool
+surely_ended(SofortScan scan, uint64 end)
+{
+	return WORD_TAG(end) == WORD_TAG_STAMP && WORD_XID(end) < scan->seen_before;
+}
+
 static bool
 version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 {
@@ -138,7 +145,8 @@ version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 	bool		visible;
 
 	visible = surely_visible(scan, begin, end) ||
-		txn_version_visible(scan->store->id, ref->row, ref->words, base->rs_snapshot);
+		(!surely_ended(scan, end) &&
+		 txn_version_visible(scan->store->id, ref->row, ref->words, base->rs_snapshot));
 	if (scan->check_conflicts)
 		txn_serializable_conflict_out(base->rs_rd, ref->words, visible, base->rs_snapshot);
 	return visible;
@@ -150,6 +158,7 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 {
 	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
 	uint64		last = position + store_rows_in(scan->store, block) - 1;
+	BlockCursor cursor;
 	int			n = 0;
 
 	CHECK_FOR_INTERRUPTS();
@@ -162,12 +171,14 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 	pgstat_count_buffer_hit(scan->base.rs_rd);
 	pm_read_miss(store_blocks_in(scan->reader, block));
 	epoch_enter();
+	store_cursor_init(&cursor);
 	for (; position <= last; position++)
 	{
 		RowRef	   *ref = &scan->rows[n];
 		uint64		begin;
 
-		if (!store_locate(scan->reader, row_from_position(scan->reader, position), ref))
+		if (!store_cursor_locate(scan->reader, &cursor,
+								 row_from_position(scan->reader, position), ref))
 			continue;			/* it has no storage (but those behind it may have some) */
 		begin = word_read(&ref->words->begin);
 		if (begin == WORD_EMPTY)

@@ -10,6 +10,7 @@
 
 #include "sofort/compat/compat.h"
 #include "datatype/timestamp.h"
+#include "port/atomics.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 
@@ -56,13 +57,15 @@ extern bool indexam_use_partial;
 
 /*
  * Called, if set, before an index is used in any way (not for rebuilding it): the first
- * may wait; no latch, LWLock or epoch is held.  Then before a scan searches a table in place of an index, and after
- * it (not after an error).  No latch, LWLock or epoch is held then.  complete(arg):
- * is the index there now?
+ * may wait; no latch, LWLock or epoch is held.  Then before a table is searched in
+ * place of an index, and after it (not after an error).  complete(arg): is the index
+ * there now?  It may wait; no latch, LWLock or epoch is held.  complete is NULL where a
+ * uniqueness check searches: it must not wait.  *searched: what searches in place of
+ * this index have cost.
  */
 extern void (*indexam_before_use) (void);
 extern void (*indexam_before_search) (bool (*complete) (void *arg), void *arg);
-extern void (*indexam_after_search) (void);
+extern void (*indexam_after_search) (pg_atomic_uint64 *searched);
 
 /* Called, if set, before and after what is done once for all searches that follow */
 extern void (*indexam_pause_search) (bool pause);
@@ -146,6 +149,7 @@ typedef struct IndexamStats
 	bool		merging;
 	int			workers;		/* processes that work on it now */
 	int			waiters;		/* processes that wait for it now */
+	uint64		searched;		/* processor time in us, see indexam_after_search */
 	TimestampTz started;		/* if partial */
 
 	/* of the current or the last rebuild of this server life; else 0 */
@@ -172,7 +176,10 @@ typedef void (*IndexamEntry) (void *arg, const Datum *values, const bool *isnull
 							  const ItemPointerData *tid);
 extern void indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg);
 
-/* Drop trees whose relation file does not exist any more.  Returns how many. */
-extern int	indexam_collect_garbage(void);
+/* For VACUUM: free what nobody uses any more, of this index, and now and then of all. */
+extern void indexam_collect_garbage(Relation index);
+
+/* What this session has looked at to find trees of earlier files of indexes. */
+extern uint64 indexam_test_former_steps(void);
 
 #endif							/* SOFORT_INDEXAM_INDEXAM_H */

@@ -32,6 +32,7 @@ typedef struct SofortIndex
 {
 	uint64		serial;
 	struct SofortIndex *next_free;
+	struct SofortIndex *next_by_owner;	/* of the same bucket */
 	RelFileLocator locator;
 	Oid			index_oid;
 	pg_atomic_uint32 state;		/* IndexTreeState */
@@ -49,6 +50,7 @@ typedef struct SofortIndex
 	slock_t		mutex;
 	pg_atomic_uint32 workers;	/* processes that work on the rebuild */
 	pg_atomic_uint32 waiters;	/* that wait for its end */
+	pg_atomic_uint64 searched;	/* processor time, us: the table was searched in its place */
 	ConditionVariable progress;
 	uint32		rebuilt_segments;	/* by the last rebuild */
 	uint64		rebuilt_rows;
