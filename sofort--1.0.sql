@@ -374,7 +374,8 @@ COMMENT ON COLUMN workload.cost_without IS 'the same if this index were missing'
 
 CREATE FUNCTION recovery_order_info(
     OUT relation regclass, OUT index regclass, OUT "position" integer, OUT rank float8,
-    OUT benefit float8, OUT rebuild_cost float8, OUT workers integer, OUT rebuilt_as bigint)
+    OUT benefit float8, OUT rebuild_cost float8, OUT workers integer, OUT rebuilt_as bigint,
+    OUT search_seconds float8, OUT rebuild_seconds float8)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'sofort_recovery_order_info'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 50;
@@ -382,7 +383,7 @@ COMMENT ON FUNCTION recovery_order_info() IS 'order in which indexes are rebuilt
 
 CREATE VIEW recovery_order AS
     SELECT r.relation, r.index, i.status, r."position", r.rank, r.benefit, r.rebuild_cost,
-           r.workers, r.rebuilt_as
+           r.search_seconds, r.rebuild_seconds, r.workers, r.rebuilt_as
     FROM @extschema@.recovery_order_info() r
     CROSS JOIN LATERAL @extschema@.index_info(r.index) i;
 COMMENT ON VIEW recovery_order IS 'sofort indexes of this database and the order in which adaptive recovery rebuilds them, of tables that the user may read';
@@ -393,6 +394,9 @@ COMMENT ON COLUMN recovery_order."position" IS 'place in the order of those that
 COMMENT ON COLUMN recovery_order.rank IS 'benefit less rebuild_cost, when those before it are there; not above 0: it does not pay, and is rebuilt in idle time';
 COMMENT ON COLUMN recovery_order.benefit IS 'what it saves 100,000 statements of the workload before and since the start, in the planner''s units';
 COMMENT ON COLUMN recovery_order.rebuild_cost IS 'cost of rebuilding what is missing, in the planner''s units';
+COMMENT ON COLUMN recovery_order.search_seconds IS 'processor time since the start, in mode adaptive, in which the table was searched in its place';
+COMMENT ON COLUMN recovery_order.rebuild_seconds IS
+    'processor time, roughly, that rebuilding what is missing takes; while search_seconds is less, and searches do not make up most of what sessions do, workers let queries go first';
 COMMENT ON COLUMN recovery_order.workers IS 'processes that work on it now';
 COMMENT ON COLUMN recovery_order.rebuilt_as IS 'the how manieth index it was that background workers have completed since the start; null: it was not completed by one';
 

@@ -114,4 +114,8 @@ CREATE FUNCTION release_steps()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_release_steps' LANGUAGE C;
 COMMENT ON FUNCTION release_steps() IS 'entries of the lock table that this session has looked at to let go of row locks';
 
+CREATE FUNCTION former_steps()
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_former_steps' LANGUAGE C;
+COMMENT ON FUNCTION former_steps() IS 'trees and stores that this session has looked at to find those of earlier files of indexes';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

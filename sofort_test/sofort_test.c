@@ -35,6 +35,7 @@ PG_FUNCTION_INFO_V1(sofort_test_age_outcomes);
 PG_FUNCTION_INFO_V1(sofort_test_kept_records);
 PG_FUNCTION_INFO_V1(sofort_test_lock_entries);
 PG_FUNCTION_INFO_V1(sofort_test_release_steps);
+PG_FUNCTION_INFO_V1(sofort_test_former_steps);
 PG_FUNCTION_INFO_V1(sofort_test_arm);
 PG_FUNCTION_INFO_V1(sofort_test_disarm);
 PG_FUNCTION_INFO_V1(sofort_test_waiters);
@@ -411,6 +412,12 @@ Datum
 sofort_test_release_steps(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64((int64) txn_test_release_steps());
+}
+
+Datum
+sofort_test_former_steps(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) indexam_test_former_steps());
 }
 
 Datum

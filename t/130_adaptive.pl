@@ -13,7 +13,7 @@ use Time::HiRes qw(usleep);
 my $node = SofortNode->new('adaptive');
 $node->init(conf => [
 	'autovacuum = off', 'sofort.recovery_mode = adaptive', 'sofort.recovery_workers = 0',
-	'sofort.recovery_alpha = 0.9' ]);
+	'sofort.recovery_alpha = 0.9', 'sofort.pool_size = 256MB' ]);
 $node->start;
 
 sub sql { return $node->safe_psql($_[1] || 'postgres', $_[0]); }
@@ -127,6 +127,65 @@ sql('SELECT pg_reload_conf()');
 ok($node->wait_until(q{SELECT count(*) = 2 FROM sofort.recovery_order WHERE position <= 2 AND relation = 'u'::regclass}),
 	'both, if benefits are independent');
 
+# Rebuilding waits its turn while to do without the index has cost less than it would;
+# then it gets a worker of normal priority. (Blocks in no order: zones leave nothing out.)
+sub worker
+{
+	return sql(q{SELECT pid || ' ' || query FROM pg_stat_activity
+				 WHERE backend_type = 'sofort recovery worker' AND query <> ''});
+}
+
+workers(0);
+sql('CREATE TABLE v (a int) USING sofort;
+	INSERT INTO v SELECT (i * 7919::bigint) % 100003 FROM generate_series(1, 100000) i;
+	CREATE INDEX v_a ON v USING sofort_index (a); ANALYZE v');
+lookups(1000, 'v', 'a');
+saved();
+$node->append_conf('postgresql.conf', "sofort.rebuild_segment = 8\nmax_worker_processes = 4");
+$node->kill9;
+$node->start;
+like(planned(), qr/^v_a/, 'the index comes first');
+is(sql(q{SELECT search_seconds || ' ' || (rebuild_seconds BETWEEN 0.01 AND 0.03) FROM sofort.recovery_order WHERE index = 'v_a'::regclass}),
+	'0 true', 'nothing was searched yet');
+$node->arm('rebuild-block', 'wait');
+workers(32);					# PostgreSQL has room for one: the next is tried after ten seconds
+ok($node->wait_at('rebuild-block'), 'a worker is at work');
+my ($first, $low) = worker() =~ /^(\d+) (.*)$/;
+is($low, 'rebuilding a sofort index, at low priority', 'queries first');
+sub searched
+{
+	return sql(q{SELECT search_seconds >= rebuild_seconds FROM sofort.recovery_order WHERE index = 'v_a'::regclass}) eq 't';
+}
+my $until = time() + 60;
+lookups(50, 'v', 'a') while (!searched() && time() < $until);
+ok(searched(), 'what searches have cost is counted');
+my $age = q{extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_type = 'sofort recovery worker'};
+my $started = sql("SELECT $age");
+$node->arm('rebuild-segment-done', 'wait', 3);
+my $late = sql("SELECT extract(epoch FROM clock_timestamp()) - $started > 7") eq 't';
+$node->disarm('rebuild-block');
+ok($node->wait_at('rebuild-segment-done'), 'it goes on');
+ok($late || sql("SELECT $age") < $started + 9.5, 'at once');
+my ($second, $normal) = worker() =~ /^(\d+) (.*)$/;
+isnt($second, $first, 'in another process');
+is($normal, 'rebuilding a sofort index', 'which has normal priority');
+$node->disarm('rebuild-segment-done');
+ok($node->wait_until(q{SELECT status = 'ready' FROM sofort.indexes WHERE index = 'v_a'::regclass}), 'to its end');
+is(sql('SELECT failures FROM sofort.recovery'), 0, 'no worker has failed');
+
+# Uniqueness checks count as well.
+workers(0);
+sql('CREATE TABLE w (a int PRIMARY KEY) USING sofort; INSERT INTO w SELECT i FROM generate_series(1, 20000) i');
+saved();
+$node->kill9;
+$node->start;
+sql('INSERT INTO w SELECT i FROM generate_series(20001, 21000) i');
+is(sql(q{SELECT search_seconds > 0 FROM sofort.recovery_order WHERE index = 'w_pkey'::regclass}), 't',
+	'so are those of uniqueness checks');
+sql('DROP TABLE v; DROP TABLE w');
+$node->append_conf('postgresql.conf', "sofort.rebuild_segment = 256\nmax_worker_processes = 8");
+$node->restart;
+
 # A kill while a record is written costs that record at most.
 foreach my $point ('workload-invalid', 'workload-filled')
 {
@@ -151,6 +210,24 @@ $node->psql('postgres', "SELECT sofort_test.arm('txn-activated', 'kill_backend')
 ok($node->wait_new_life($life), 'one backend crashed');
 is(sql(q{SELECT count(DISTINCT statement) >= 5 FROM sofort.workload}), 't', 'the statistics are there');
 
+# What could not be saved, because the pool was full or for another error, is saved later.
+foreach my $column ('a', 'b')
+{
+	my $full = $column eq 'a';
+	my $what = $full ? 'a full pool' : 'an error';
+	my $from = -s $node->logfile;
+	my $holder = $node->background_psql('postgres');
+	$holder->query_safe($full ? 'BEGIN; SELECT sofort_test.fill_pool(0)' : q{SELECT sofort_test.arm('pmem-linked', 'error')});
+	sql('SELECT ' . join(', ', ('a') x $_) . " FROM t WHERE $column = 1") foreach 1 .. 100;
+	ok($node->wait_for_log(qr/statistics of the workload cannot be kept in the sofort pool: /, $from), $what);
+	$holder->quit;
+	saved();
+	$kinds = sql('SELECT count(DISTINCT statement) FROM sofort.workload');
+	$node->kill9;
+	$node->start;
+	is(sql('SELECT count(DISTINCT statement) FROM sofort.workload'), $kinds, "$what: statistics were saved later");
+}
+
 # Dropped things, in this database and another; what was dropped stays away.
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 sql('CREATE EXTENSION sofort', 'other');
@@ -168,6 +245,29 @@ is(sql(q{SELECT string_agg(DISTINCT index::text, ' ') FROM sofort.workload}), 'u
 is(sql(q{SELECT sofort_test.workload_records()}), sql('SELECT count(DISTINCT statement) FROM sofort.workload'),
 	'also in other databases');
 is($node->verify_problems, '', 'pool and tables agree');
+
+# What somebody else has for himself, or was cancelled, when the workers are through with the
+# rest is done later: queries alone would never complete it.
+sql('CREATE TABLE l (a int PRIMARY KEY) USING sofort; INSERT INTO l SELECT i FROM generate_series(1, 20000) i');
+foreach my $mode ('adaptive', 'instant')
+{
+	$node->append_conf('postgresql.conf', "sofort.recovery_mode = $mode");
+	workers(0);
+	$node->kill9;
+	$node->start;
+	my $other = $node->background_psql('postgres');
+	$other->query_safe('BEGIN; LOCK TABLE l');
+	workers(1);
+	ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), "$mode: the workers do not wait for a lock");
+	$node->arm('rebuild-block', 'wait');
+	$other->query_safe('COMMIT');
+	$other->quit;
+	ok($node->wait_at('rebuild-block'), "$mode: when it is free a worker comes back");
+	sql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'sofort recovery worker'});
+	ok($node->wait_until(q{SELECT status = 'ready' FROM sofort.indexes WHERE index = 'l_pkey'::regclass}),
+		"$mode: and once more, after it was cancelled");
+	is(sql('SELECT failures FROM sofort.recovery'), 1, "$mode: that counts as a failure");
+}
 $node->stop;
 
 done_testing();

@@ -31,6 +31,21 @@ my $look = q{SET enable_seqscan = off; SELECT count(*), md5(string_agg(t::text |
 my $contents = $node->safe_psql('original', $look);
 my $crashed = $contents =~ s/^100$/0/mr;    # the unlogged table
 
+# By workers: this does not use them.
+sub are_built
+{
+	my ($db, $n, $what) = @_;
+	my $ready = '';
+	my $until = time() + 60;
+	while (time() < $until && $ready ne $n)
+	{
+		$ready = $node->safe_psql($db, q{SELECT count(*) FROM sofort.indexes WHERE status = 'ready'});
+		usleep(10_000);
+	}
+	is($ready, $n, $what);
+	return;
+}
+
 foreach my $case (
 	[ 'store-created', 2, 0 ], [ 'store-clone-blocks', 1, 0 ], [ 'store-clone-blocks', 10, 0 ],
 	[ 'pmem-published', 500, 0 ], [ 'prepare-durable', 1, 0 ], [ 'commit-before-stamp', 1, 1 ], [ 'commit-stamped', 1, 1 ])
@@ -54,6 +69,7 @@ $node->arm('store-clone-blocks', 'error', 5);
 is($node->error_of('CREATE DATABASE copy TEMPLATE original'), 'XX000: stop point "store-clone-blocks" raised an error', 'an error');
 is($node->safe_psql('postgres', 'SELECT stores FROM sofort.pool'), $tables, 'no store is left');
 $node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE original');
+are_built('copy', 2, 'the indexes of a copy are built though nobody asks for them');
 $node->safe_psql('copy', q{UPDATE t SET few = 'changed', long = long || 'x' WHERE id <= 100; DELETE FROM t WHERE id > 3000});
 $node->kill9;
 $node->start;
@@ -84,6 +100,11 @@ foreach my $round (1 .. 4)
 $node->safe_psql('copy', q{INSERT INTO t VALUES (50000, 'few', 'long')});
 $node->restart;
 is($node->safe_psql('copy', q{SELECT long FROM t WHERE id = 50000}), 'long', 'it is used there');
+# (a place where no kill has left files)
+mkdir $node->basedir . '/space5';
+$node->safe_psql('postgres', "CREATE TABLESPACE space5 LOCATION '" . $node->basedir . "/space5'");
+$node->safe_psql('postgres', 'ALTER DATABASE copy SET TABLESPACE space5');
+are_built('copy', 2, 'so are those of a database that was moved');
 is($node->verify_problems, '', 'verify');
 
 $node->stop;

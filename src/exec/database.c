@@ -36,6 +36,10 @@
 /* Of the CREATE DATABASE that is running; the statement outlives the command. */
 static const char *template_name = NULL;
 
+/* What this transaction has done to databases; their indexes are to be built */
+static bool has_copied = false;
+static bool has_forgotten = false;
+
 /* As CREATE DATABASE will look: who may not, must not disturb recovery there. */
 static bool
 may_copy(Oid db)
@@ -90,7 +94,10 @@ template_copy(Oid new_db)
 		return;
 	db = get_database_oid(template_name, true);
 	if (OidIsValid(db) && store_database_in_use(db, NULL))
+	{
 		store_clone_database(db, new_db);
+		has_copied = true;
+	}
 }
 
 void
@@ -101,7 +108,7 @@ template_end(void)
 
 /*
  * Locks out new connections as the command will, and forgets the indexes in DRAM
- * if nobody is connected: they are built again at their first use.  With others
+ * if nobody is connected: they are built again, by workers or whoever needs them.  With others
  * connected, or without the right to move it, the command fails.
  */
 void
@@ -125,5 +132,17 @@ database_before_alter(const AlterDatabaseStmt *stmt)
 	LockSharedObject(DatabaseRelationId, db, 0, AccessExclusiveLock);
 	if (get_database_oid(stmt->dbname, true) == db &&
 		!CountOtherDBBackends(db, &nbackends, &nprepared))
+	{
 		indexam_forget_database(db);
+		has_forgotten = true;
+	}
+}
+
+/* Queries search tables in place of indexes, and do not build them. */
+void
+database_end_of_xact(bool commit)
+{
+	if (has_forgotten || (has_copied && commit))
+		recovery_look_for_databases(has_forgotten);
+	has_copied = has_forgotten = false;
 }

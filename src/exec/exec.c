@@ -224,6 +224,10 @@ static void exec_executor_start(QueryDesc *desc, int eflags);
 static void
 exec_executor_run(QueryDesc *desc, ScanDirection direction, uint64 count COMPAT_EXECUTE_ONCE)
 {
+	bool		again = desc->already_executed;
+
+	if (again && !ScanDirectionIsNoMovement(direction))
+		continuation_run_again(desc);
 	continuation_enter();
 	if (next_executor_run)
 		next_executor_run(desc, direction, count COMPAT_PASS_EXECUTE_ONCE);
@@ -233,7 +237,8 @@ exec_executor_run(QueryDesc *desc, ScanDirection direction, uint64 count COMPAT_
 	/* others are followed by ExecutorFinish before anything is told; cursors are not */
 	if (desc->operation == CMD_SELECT)
 		sequences_statement_end();
-	continuation_run_done(desc, count);
+	if (!again)
+		continuation_run_done(desc);
 }
 
 static void
@@ -326,6 +331,7 @@ exec_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			continuation_end_of_xact();
 			statement_end_of_xact(true);
+			database_end_of_xact(true);
 			if (OidIsValid(dropped_database))
 			{
 				Oid			db = dropped_database;
@@ -339,6 +345,7 @@ exec_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			continuation_end_of_xact();
 			statement_end_of_xact(false);
+			database_end_of_xact(false);
 			template_end();
 			dropped_database = InvalidOid;
 			break;

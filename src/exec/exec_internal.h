@@ -77,6 +77,7 @@ extern void template_end(void);
 
 /* ALTER DATABASE SET TABLESPACE: its indexes in DRAM are forgotten. */
 extern void database_before_alter(const AlterDatabaseStmt *stmt);
+extern void database_end_of_xact(bool commit);
 
 /* ---- temporary.c ---- */
 
@@ -178,7 +179,8 @@ extern void continuation_leave(void);
 extern bool continuation_at_top(void);
 
 /* After it: has the statement ended that the client has sent? */
-extern void continuation_run_done(const QueryDesc *desc, uint64 count);
+extern void continuation_run_again(const QueryDesc *desc);
+extern void continuation_run_done(const QueryDesc *desc);
 extern void continuation_executor_done(const PlannedStmt *stmt);
 extern void continuation_utility_done(const PlannedStmt *stmt, ProcessUtilityContext context);
 

@@ -23,13 +23,17 @@
 
 #define SLOWEST_STEP_MILLISECONDS	1000
 
+/* Processor time for each row: short keys take less, long ones more */
+#define REBUILD_SECONDS_PER_ROW		0.2e-6
+
 /* ---- the order of the other modes ---- */
 
 int
-recovery_choose_default(RecoveryStructure *structures, int n, int *segments)
+recovery_choose_default(RecoveryStructure *structures, int n, RecoveryStep *step)
 {
 	int			best = -1;
 
+	step->polite = sofort_recovery_mode == RECOVERY_INSTANT;
 	for (int i = 0; i < n; i++)
 	{
 		const RecoveryStructure *s = &structures[i];
@@ -48,33 +52,35 @@ recovery_choose_default(RecoveryStructure *structures, int n, int *segments)
 
 /* ---- ranking ---- */
 
-/* Of the part that is missing */
-static double
-rebuild_cost(const RecoveryStructure *s)
+/* Of the part that is missing; 0 if that is not known */
+static void
+estimate_rebuild(RecoveryStructure *s)
 {
 	Relation	table = NULL;
 	BlockNumber pages;
 	double		rows;
 	double		allvisfrac;
-	double		cost;
+	double		part = 1;
+
+	s->rebuild_cost = s->rebuild_seconds = 0;
 
 	/* who has it for himself may be waiting for recovery */
 	if (ConditionalLockRelationOid(s->table, AccessShareLock))
 		table = try_relation_open(s->table, NoLock);
 	if (table == NULL)
-		return 0;				/* (a lock is released with the transaction) */
+		return;					/* (a lock is released with the transaction) */
 	if (store_find(relation_locator(table)) == NULL)
 	{
 		/* damaged: the attempt to rebuild gets the error, and is the last one */
 		relation_close(table, AccessShareLock);
-		return 0;
+		return;
 	}
 	table_relation_estimate_size(table, NULL, &pages, &rows, &allvisfrac);
 	relation_close(table, AccessShareLock);
-	cost = indexam_cost_rebuild(pages, rows);
 	if (s->partial && s->segments > 0)
-		cost *= 1 - (double) s->segments_done / s->segments;
-	return cost;
+		part = 1 - (double) s->segments_done / s->segments;
+	s->rebuild_cost = part * indexam_cost_rebuild(pages, rows);
+	s->rebuild_seconds = part * rows * REBUILD_SECONDS_PER_ROW;
 }
 
 /* Place of an index in the list, or -1: it was dropped */
@@ -131,12 +137,12 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 		s->available = structures[i].ready || structures[i].busy || structures[i].failed;
 		s->needed = structures[i].needed;
 		if (!s->persistent && !s->available)
-			s->rebuild = rebuild_cost(&structures[i]);
+			estimate_rebuild(&structures[i]);
+		s->rebuild = structures[i].rebuild_cost;
 	}
 	ranked = rank_structures(&input, limit, order);
 	for (int i = 0; i < n; i++)
 	{
-		structures[i].rebuild_cost = input.structures[i].rebuild;
 		structures[i].benefit = input.structures[i].benefit;
 		structures[i].rank = input.structures[i].rank;
 		structures[i].position = input.structures[i].position;
@@ -161,28 +167,54 @@ may_work_in_idle_time(void)
 	return true;
 }
 
+/*
+ * To do without an index may be cheap, and it is not known for how long that will go on:
+ * as long as it has cost less than rebuilding would, queries come first.  It is decided
+ * once for an index, for all workers.
+ */
+static bool
+is_urgent(const RecoveryStructure *s)
+{
+	bool		dear = recovery_searches_are_dear();
+	bool		urgent = s->needed || dear || s->search_seconds >= s->rebuild_seconds;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (urgent)
+	{
+		Recovery->urgent_db = MyDatabaseId;
+		Recovery->urgent_index = s->index;
+	}
+	else
+		urgent = Recovery->urgent_db == MyDatabaseId && Recovery->urgent_index == s->index;
+	LWLockRelease(&Recovery->lock);
+	return urgent;
+}
+
 int
-recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments)
+recovery_choose_adaptive(RecoveryStructure *structures, int n, RecoveryStep *step)
 {
 	double		left = 0;
+	int			best = 0;
 
 	if (recovery_rank(structures, n, 1) == 0)
 		return -1;
 	for (int i = 0; i < n; i++)
+	{
 		if (!structures[i].ready && !structures[i].failed && structures[i].rank > 0)
 			left += structures[i].benefit;
-	recovery_set_search_share(left);
-
-	for (int i = 0; i < n; i++)
-	{
-		if (structures[i].position != 1)
-			continue;
-		if (structures[i].rank > 0 || structures[i].needed)
-			return i;
-
-		/* nothing that is left pays: do it when nobody wants the processors */
-		*segments = 1;
-		return may_work_in_idle_time() ? i : -1;
+		if (structures[i].position == 1)
+			best = i;
 	}
-	return -1;
+	if (structures[best].rank > 0 || structures[best].needed)
+	{
+		step->polite = !is_urgent(&structures[best]);
+		recovery_set_search_share(left, !step->polite);
+		return best;
+	}
+
+	/* nothing that is left pays: do it when nobody wants the processors */
+	recovery_set_search_share(left, false);
+	step->segments = 1;
+	step->polite = true;
+	return may_work_in_idle_time() ? best : -1;
 }

@@ -39,29 +39,51 @@ typedef struct LauncherDatabase
 	bool		done;
 	bool		failed;			/* a worker could not finish it: nobody waits for that */
 	TimestampTz not_before;		/* of the next worker, after one failed */
+	TimestampTz again_at;		/* done, but to be looked at again; 0: no more */
+	int			again_after;	/* milliseconds; the next time twice as many */
 } LauncherDatabase;
 
 /* After a worker ended without having finished (killed, cancelled, no slot). */
 #define RETRY_MILLISECONDS	10000
 
+/* After what was left was locked, or failed for a reason that may pass by */
+#define AGAIN_MILLISECONDS	1000
+#define AGAIN_AT_MOST		300000
+
+/* Who was short of memory takes it from others each time he tries. */
+#define A_FEW_TIMES_UNTIL	60000
+
 static List *databases = NIL;	/* of LauncherDatabase, in TopMemoryContext */
 static BackgroundWorkerHandle *handles[RECOVERY_MAX_WORKERS];
+
+static LauncherDatabase *
+find_database(Oid db_oid)
+{
+	ListCell   *lc;
+
+	foreach(lc, databases)
+		if (((LauncherDatabase *) lfirst(lc))->db_oid == db_oid)
+			return lfirst(lc);
+	return NULL;
+}
+
+/* In TopMemoryContext */
+static LauncherDatabase *
+add_database(Oid db_oid)
+{
+	LauncherDatabase *db = palloc0(sizeof(LauncherDatabase));
+
+	db->db_oid = db_oid;
+	databases = lappend(databases, db);
+	return db;
+}
 
 static void
 collect_database(void *arg, StoreHeader *store)
 {
-	LauncherDatabase *db;
-	ListCell   *lc;
-
 	/* (one that is new may belong to a CREATE DATABASE that is under way) */
-	if (store->state != STORE_LIVE || store_is_new(store))
-		return;
-	foreach(lc, databases)
-		if (((LauncherDatabase *) lfirst(lc))->db_oid == store->db_oid)
-			return;
-	db = palloc0(sizeof(LauncherDatabase));
-	db->db_oid = store->db_oid;
-	databases = lappend(databases, db);
+	if (store->state == STORE_LIVE && !store_is_new(store) && find_database(store->db_oid) == NULL)
+		(void) add_database(store->db_oid);
 }
 
 /*
@@ -87,35 +109,103 @@ look_around(void)
 /*
  * A crash between DROP DATABASE and the moment at which its stores are dropped
  * leaves them to us.  The lock waits for a DROP that is about to commit, or to
- * roll back.  invalid: a DROP was cut short, nobody can connect any more.
+ * roll back.  Nor can anybody connect if one was cut short before.
  */
 static bool
-database_exists(Oid db_oid, bool *invalid)
+database_is_there(Oid db_oid)
 {
 	HeapTuple	tuple;
-	bool		exists;
+	bool		valid = false;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
-	*invalid = false;
 	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db_oid));
-	exists = HeapTupleIsValid(tuple);
-	if (exists)
+	if (HeapTupleIsValid(tuple))
 	{
-		*invalid = ((Form_pg_database) GETSTRUCT(tuple))->datconnlimit == DATCONNLIMIT_INVALID_DB;
+		valid = ((Form_pg_database) GETSTRUCT(tuple))->datconnlimit != DATCONNLIMIT_INVALID_DB;
 		ReleaseSysCache(tuple);
 	}
 	else
 	{
-		ereport(LOG,
-				(errmsg("dropping the sofort tables of database %u, which does not exist any more",
-						db_oid)));
+		if (store_database_in_use(db_oid, NULL))
+			ereport(LOG,
+					(errmsg("dropping the sofort tables of database %u, which does not exist any more",
+							db_oid)));
 		store_drop_database(db_oid);
 		workload_forget_database(db_oid);
 	}
 	CommitTransactionCommand();
-	return exists;
+	return valid;
+}
+
+static bool
+is_in_catalog(Oid db_oid)
+{
+	return SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(db_oid));
+}
+
+static void
+collect_unknown(void *arg, StoreHeader *store)
+{
+	List	  **unknown = arg;
+
+	if (find_database(store->db_oid) == NULL)
+		*unknown = list_append_unique_oid(*unknown, store->db_oid);
+}
+
+/*
+ * A copy of a database has indexes to be built, and so has one that was moved.
+ * Nobody waits for them.  What is not in the catalog may come to be: who makes it
+ * asks again when he has committed.
+ */
+static void
+look_for_databases(void)
+{
+	List	   *unknown = NIL;
+	ListCell   *lc;
+	bool		look;
+	bool		all;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	look = Recovery->look_for_databases;
+	all = Recovery->look_at_all;
+	Recovery->look_for_databases = Recovery->look_at_all = false;
+	LWLockRelease(&Recovery->lock);
+	if (!look)
+		return;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	store_visit(collect_unknown, &unknown);
+	foreach(lc, databases)
+	{
+		LauncherDatabase *db = lfirst(lc);
+
+		if (!db->done)
+			continue;
+		if (!is_in_catalog(db->db_oid))
+		{
+			databases = foreach_delete_current(databases, lc);
+			pfree(db);
+		}
+		else if (all)
+		{
+			db->done = false;
+			db->failed = true;
+		}
+	}
+	foreach(lc, unknown)
+	{
+		MemoryContext old;
+
+		if (!is_in_catalog(lfirst_oid(lc)))
+			continue;
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		add_database(lfirst_oid(lc))->failed = true;
+		MemoryContextSwitchTo(old);
+	}
+	CommitTransactionCommand();
 }
 
 static int
@@ -142,7 +232,8 @@ clear_slot(RecoverySlot *slot)
 	slot->db_oid = InvalidOid;
 	slot->pid = 0;
 	slot->index = InvalidOid;
-	slot->finished = false;
+	slot->finished = slot->replace = false;
+	slot->again = AGAIN_NEVER;
 }
 
 static bool
@@ -205,16 +296,53 @@ worker_has_ended(int slot)
 	return ended;
 }
 
+/* The next worker is for this database. */
+static void
+put_first(LauncherDatabase *db)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	databases = lcons(db, list_delete_ptr(databases, db));
+	MemoryContextSwitchTo(old);
+}
+
+/* A worker found nothing more that it could do. */
+static void
+database_is_done(LauncherDatabase *db, RecoveryAgain again)
+{
+	db->done = true;
+	db->again_at = 0;
+	if (again == AGAIN_NEVER ||
+		(again == AGAIN_A_FEW_TIMES && db->again_after > A_FEW_TIMES_UNTIL))
+		return;
+	db->again_after = Min(Max(2 * db->again_after, AGAIN_MILLISECONDS), AGAIN_AT_MOST);
+	db->again_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), db->again_after);
+}
+
+/* Is the database not done, or not any more? */
+static bool
+is_to_be_done(LauncherDatabase *db)
+{
+	if (db->done && db->again_at != 0 && GetCurrentTimestamp() >= db->again_at)
+	{
+		db->done = false;
+		db->failed = true;
+		db->again_at = 0;
+	}
+	return !db->done;
+}
+
 /* Notices workers that have ended, and what they found. */
 static void
 reap_workers(void)
 {
 	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
 	{
-		LauncherDatabase *db = NULL;
+		LauncherDatabase *db;
 		bool		finished;
+		bool		replace;
+		RecoveryAgain again;
 		Oid			db_oid;
-		ListCell   *lc;
 
 		if (!worker_has_ended(i))
 			continue;
@@ -224,14 +352,20 @@ reap_workers(void)
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 		db_oid = Recovery->slots[i].db_oid;
 		finished = Recovery->slots[i].finished;
+		replace = Recovery->slots[i].replace;
+		again = Recovery->slots[i].again;
 		clear_slot(&Recovery->slots[i]);
 		LWLockRelease(&Recovery->lock);
 
-		foreach(lc, databases)
-			if (((LauncherDatabase *) lfirst(lc))->db_oid == db_oid)
-				db = lfirst(lc);
+		db = find_database(db_oid);
 		if (db && finished)
-			db->done = true;
+			database_is_done(db, again);
+		else if (db && replace)
+		{
+			/* another one that could not be started does not hold this one up */
+			db->not_before = 0;
+			put_first(db);
+		}
 		else if (db)
 		{
 			db->failed = true;
@@ -259,10 +393,12 @@ start_workers(void)
 			LauncherDatabase *db = lfirst(lc);
 			int			running;
 			int			slot;
-			bool		invalid;
 
-			if (db->done)
+			if (!is_to_be_done(db))
+			{
+				waiting |= db->again_at != 0;
 				continue;
+			}
 			slot = free_slot(&running);
 			if (slot < 0 || running >= sofort_recovery_workers ||
 				GetCurrentTimestamp() < db->not_before || recovery_must_stay_away(db->db_oid))
@@ -270,7 +406,7 @@ start_workers(void)
 				waiting = true;
 				continue;
 			}
-			if (!database_exists(db->db_oid, &invalid) || invalid)
+			if (!database_is_there(db->db_oid))
 				db->done = true;
 			else if (start_worker(slot, db))
 				started = true;
@@ -334,6 +470,7 @@ leave_gate_open(int code, Datum arg)
 	recovery_set_awaited(NULL, 0);
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->launcher_pid = 0;
+	Recovery->launcher = NULL;
 	LWLockRelease(&Recovery->lock);
 }
 
@@ -345,6 +482,7 @@ launch(Datum arg)
 	before_shmem_exit(leave_gate_open, (Datum) 0);
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->launcher_pid = MyProcPid;
+	Recovery->launcher = MyLatch;
 	LWLockRelease(&Recovery->lock);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	before_shmem_exit(save_workload, (Datum) 0);
@@ -362,6 +500,7 @@ launch(Datum arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		reap_workers();
+		look_for_databases();
 		waiting = start_workers();
 		/* in this order: who has waited sees that it has ended */
 		note_end();

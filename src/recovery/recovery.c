@@ -143,6 +143,8 @@ recovery_startup(void)
 		pg_atomic_init_u32(&Recovery->share_db, InvalidOid);
 		pg_atomic_init_u64(&Recovery->share_set, 0);
 		pg_atomic_init_u64(&Recovery->searches_paid, 0);
+		pg_atomic_init_u64(&Recovery->searching, 0);
+		pg_atomic_init_u64(&Recovery->besides, 0);
 		recovery_gate_init();
 	}
 }
@@ -284,6 +286,19 @@ recovery_leave_database(Oid db_oid)
 						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
+}
+
+void
+recovery_look_for_databases(bool all)
+{
+	if (Recovery == NULL)
+		return;
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->look_for_databases = true;
+	Recovery->look_at_all |= all;
+	if (Recovery->launcher != NULL)
+		SetLatch(Recovery->launcher);
+	LWLockRelease(&Recovery->lock);
 }
 
 void

@@ -13,7 +13,16 @@
 #include "sofort/recovery/recovery.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
+
+/* Is what a worker has left to be tried again?  Memory may be too small for good. */
+typedef enum RecoveryAgain
+{
+	AGAIN_NEVER,
+	AGAIN_A_FEW_TIMES,
+	AGAIN_UNTIL_DONE
+} RecoveryAgain;
 
 /* All fields are protected by the lock of RecoveryShared. */
 typedef struct RecoverySlot
@@ -23,6 +32,8 @@ typedef struct RecoverySlot
 	uint32		serial;			/* of the worker for whom the slot is */
 	Oid			index;			/* being rebuilt, or InvalidOid */
 	bool		finished;		/* found nothing more to do in its database */
+	bool		replace;		/* ended so that another one can have normal priority */
+	RecoveryAgain again;		/* finished, but there may be something to do later */
 } RecoverySlot;
 
 /* The indexes that workers have rebuilt, in this order; older ones are forgotten */
@@ -42,6 +53,9 @@ typedef struct RecoveryShared
 	LWLock		lock;
 	Oid			leave_db;		/* recovery_leave_database() */
 	TimestampTz leave_until;
+	bool		look_for_databases; /* recovery_look_for_databases() */
+	bool		look_at_all;
+	Latch	   *launcher;		/* NULL: there is none */
 	uint64		indexes_rebuilt;
 	uint64		failures;
 	TimestampTz started;		/* the first worker was started */
@@ -60,6 +74,12 @@ typedef struct RecoveryShared
 	pg_atomic_uint32 share_db;	/* whose worker has set it */
 	pg_atomic_uint64 share_set;
 	pg_atomic_uint64 searches_paid;
+	pg_atomic_uint64 searching; /* processor time of searches */
+	pg_atomic_uint64 besides;	/* of what their processes did between them */
+
+	/* choose.c: the index that is rebuilt at normal priority */
+	Oid			urgent_db;
+	Oid			urgent_index;
 
 	RecoverySlot slots[RECOVERY_MAX_WORKERS];
 	RecoveryDone done[RECOVERY_REMEMBERED]; /* place: indexes_rebuilt, modulo */
@@ -91,12 +111,18 @@ extern bool recovery_build_other_dictionaries(volatile Oid *working_on);
 
 /* ---- throttle.c ---- */
 
-/* What the indexes that are left and pay would save; 0: none is left. */
-extern void recovery_set_search_share(double benefit_left);
+/*
+ * What the indexes that are left and pay would save; 0: none is left.  hold_up: searches
+ * get their share of the processors only, from now on.
+ */
+extern void recovery_set_search_share(double benefit_left, bool hold_up);
 
-/* Around a search of a table in place of an index */
+/* Do searches make up most of what their sessions do?  Since the last question. */
+extern bool recovery_searches_are_dear(void);
+
+/* Around a search of a table in place of an index: indexam_before_search, ... */
 extern void recovery_before_search(bool (*complete) (void *arg), void *arg);
-extern void recovery_after_search(void);
+extern void recovery_after_search(pg_atomic_uint64 *searched);
 
 /* What is done in between does not count as part of the search. */
 extern void recovery_pause_search(bool pause);

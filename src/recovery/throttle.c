@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * throttle.c
- *	  How much of the processors queries may use to search tables in place of
- *	  indexes that are not there yet.
+ *	  What searches of tables in place of indexes that are not there yet cost, and how
+ *	  much of the processors they may use.
  *
- * Adaptive recovery begins with nearly all processors and hands them over as the
- * benefit of what is left to rebuild is used up.  Who looks up an index that is
- * complete is never held up; who has to search the table is, when searches have
- * used more than their share: it waits before its search, and holds nothing then.
+ * While an index is urgent, adaptive recovery begins with nearly all processors and
+ * hands them over as the benefit of what is left to rebuild is used up.  Who looks up
+ * an index that is complete is never held up; who has to search the table is, when
+ * searches have used more than their share: it waits before its search, and holds
+ * nothing then.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,10 +33,20 @@
 #define CREDIT_MICROSECONDS	2000
 
 /*
- * A search that takes no more than so many times what its process has computed since the
- * one before it is free: such sessions get on, at a tenth of full speed or more.
+ * Searches that take no more than so many times what their process computes besides are
+ * free: such sessions get on, at a tenth of full speed or more.  A process can save
+ * up for that: the look-ups of a nested loop follow each other closely.
  */
 #define FREE_SEARCH			8
+#define MOST_FREE_SECONDS	0.5
+
+/*
+ * Searches are dear if they take so many times what their processes compute besides, and
+ * more than a part of one processor; for how long this is measured
+ */
+#define DEAR_SEARCH			3
+#define DEAR_PART			0.25
+#define DEAR_MICROSECONDS	100000
 
 /* A share that no worker has confirmed for so long does not count any more. */
 #define VALID_MICROSECONDS	1000000
@@ -63,7 +74,7 @@ processors(void)
 }
 
 void
-recovery_set_search_share(double benefit_left)
+recovery_set_search_share(double benefit_left, bool hold_up)
 {
 	uint64		most = pg_atomic_read_u64(&Recovery->benefit_at_most);
 	uint64		left = (uint64) Max(benefit_left, 0);
@@ -72,7 +83,7 @@ recovery_set_search_share(double benefit_left)
 	while (left > most && !pg_atomic_compare_exchange_u64(&Recovery->benefit_at_most, &most, left))
 		;
 	most = Max(most, left);
-	if (left > 0)
+	if (left > 0 && hold_up)
 		share = Max(LEAST_SHARE, (uint32) (1000 - 1000.0 * left / most));
 	else if (pg_atomic_read_u32(&Recovery->share_db) != MyDatabaseId)
 		return;					/* there is work in another database */
@@ -95,8 +106,11 @@ search_share(uint64 now)
 /* Processor time of this process, in seconds */
 static double search_ended;		/* when the last search ended */
 static double search_began;		/* when this one began, and what has not counted since */
-static double pause_began;
 static double other_seconds;	/* between the two */
+static double pause_began;
+static double free_seconds;		/* what searches may take for nothing */
+static double last_seconds;		/* what the last one has taken */
+static bool uniqueness;			/* it is not a scan that searches */
 
 static double
 processor_seconds(void)
@@ -132,9 +146,18 @@ wait_for_share(bool (*complete) (void *arg), void *arg)
 void
 recovery_before_search(bool (*complete) (void *arg), void *arg)
 {
-	wait_for_share(complete, arg);
 	search_began = processor_seconds();
+	uniqueness = complete == NULL;
+	if (uniqueness)
+		return;
 	other_seconds = search_began - search_ended;
+	free_seconds = Min(free_seconds + FREE_SEARCH * other_seconds, MOST_FREE_SECONDS);
+	/* who needs no share does not wait for those who owe */
+	if (free_seconds < last_seconds)
+	{
+		wait_for_share(complete, arg);
+		search_began = processor_seconds();
+	}
 }
 
 /*
@@ -150,26 +173,67 @@ recovery_pause_search(bool pause)
 		search_began += processor_seconds() - pause_began;
 }
 
+static void
+count_seconds(pg_atomic_uint64 *microseconds, double seconds)
+{
+	pg_atomic_fetch_add_u64(microseconds, (uint64) (seconds * 1e6 + 0.5));
+}
+
 /*
  * searches_paid is the moment at which all searches so far will have used no
  * more than their share.
  */
 void
-recovery_after_search(void)
+recovery_after_search(pg_atomic_uint64 *searched)
 {
-	double		seconds;
-	uint64		now = now_microseconds();
-	uint32		share = search_share(now);
+	double		ended = processor_seconds();
+	double		seconds = Max(ended - search_began, 0);
+	uint64		now;
+	uint32		share;
 	uint64		paid;
 	uint64		cost;
 
-	search_ended = processor_seconds();
+	count_seconds(searched, seconds);
+	if (uniqueness)
+		return;
+	count_seconds(&Recovery->searching, seconds);
+	count_seconds(&Recovery->besides, other_seconds);
+	search_ended = ended;
+	last_seconds = seconds;
+	free_seconds -= seconds;
+	if (free_seconds >= 0)
+		return;
+	seconds = -free_seconds;
+	free_seconds = 0;
+	now = now_microseconds();
+	share = search_share(now);
 	if (share == 0)
 		return;
-	seconds = Max(search_ended - search_began - FREE_SEARCH * other_seconds, 0);
 	cost = (uint64) (seconds * 1e6 * 1000 / (share * processors()));
 	paid = pg_atomic_read_u64(&Recovery->searches_paid);
 	while (!pg_atomic_compare_exchange_u64(&Recovery->searches_paid, &paid,
 										   Max(paid, now - Min(cost, now)) + cost))
 		;
+}
+
+bool
+recovery_searches_are_dear(void)
+{
+	static uint64 last = 0;
+	static uint64 last_searching = 0;
+	static uint64 last_besides = 0;
+	static bool answer = false;
+	uint64		now = now_microseconds();
+	uint64		searching = pg_atomic_read_u64(&Recovery->searching);
+	uint64		besides = pg_atomic_read_u64(&Recovery->besides);
+
+	if (now >= last + DEAR_MICROSECONDS)
+	{
+		answer = last != 0 && searching - last_searching >= DEAR_PART * (now - last) &&
+			searching - last_searching >= DEAR_SEARCH * (besides - last_besides);
+		last = now;
+		last_searching = searching;
+		last_besides = besides;
+	}
+	return answer;
 }

@@ -75,10 +75,20 @@ take_slot(int slot, uint32 serial)
 /* Indexes for which this worker got an error, in TopMemoryContext */
 static List *failed = NIL;
 
+/* Those of them for which it need not be one at another time, and where memory was short */
+static List *failed_for_now = NIL;
+static List *failed_for_memory = NIL;
+
+/* Others had an index to themselves when this worker last looked. */
+static bool some_were_locked = false;
+
+/* Nothing is left for this worker, but something may be for a later one. */
+static RecoveryAgain try_again = AGAIN_NEVER;
+
 /* Segments in one step: some ten milliseconds */
 #define STEP_SEGMENTS	2
 
-/* "nice" of workers in mode instant: it cannot be taken back */
+/* "nice" of a worker that lets queries go first: it cannot be taken back */
 #define WORKER_NICENESS	5
 
 /* While others have all that is left */
@@ -86,7 +96,7 @@ static List *failed = NIL;
 
 /*
  * Not while somebody has the table or the index for himself: a prepared
- * transaction may have it for days.  Such an index is left to queries.
+ * transaction may have it for days.  Such an index is left to queries, and to later workers.
  */
 static Relation
 open_if_free(Oid index_oid)
@@ -94,14 +104,21 @@ open_if_free(Oid index_oid)
 	Oid			table_oid = IndexGetRelation(index_oid, true);
 	Relation	index = NULL;
 
-	if (!OidIsValid(table_oid) || !ConditionalLockRelationOid(table_oid, AccessShareLock))
+	if (!OidIsValid(table_oid))
 		return NULL;
+	if (!ConditionalLockRelationOid(table_oid, AccessShareLock))
+	{
+		some_were_locked = true;
+		return NULL;
+	}
 	if (ConditionalLockRelationOid(index_oid, AccessShareLock))
 	{
 		index = try_relation_open(index_oid, NoLock);
 		if (index == NULL)
 			UnlockRelationOid(index_oid, AccessShareLock);
 	}
+	else
+		some_were_locked = true;
 	UnlockRelationOid(table_oid, AccessShareLock);
 	return index;
 }
@@ -156,6 +173,7 @@ describe(Oid index_oid, const List *prepared, RecoveryStructure *structure)
 	structure->segments_done = stats.segments_done;
 	structure->workers = stats.workers;
 	structure->waiters = stats.waiters;
+	structure->search_seconds = stats.searched / 1e6;
 	structure->needed = stats.waiters > 0 || list_member_oid(prepared, index_oid);
 	structure->rebuilt_as = recovery_rebuilt_as(index_oid);
 	relation_close(index, AccessShareLock);
@@ -173,6 +191,7 @@ recovery_find_structures(RecoveryStructure **structures)
 	int			n = 0;
 	int			max = 64;
 
+	some_were_locked = false;
 	*structures = palloc(max * sizeof(RecoveryStructure));
 	pg_class = table_open(RelationRelationId, AccessShareLock);
 	scan = table_beginscan_catalog(pg_class, 0, NULL);
@@ -195,10 +214,48 @@ recovery_find_structures(RecoveryStructure **structures)
 	return n;
 }
 
+static bool polite = false;		/* this worker, for ever */
+
+/*
+ * Queries first, where they can do without us.
+ *
+ * Where the kernel makes a scheduling group of each session, and each process of
+ * PostgreSQL is a session, nice values count within it alone: then the group gets one.
+ * The kernel allows that ten times a second, so it may take several steps.
+ */
+static void
+lower_priority(void)
+{
+	static bool lowered = false;
+	FILE	   *group;
+
+	if (lowered)
+		return;
+	lowered = polite = true;
+	if (setpriority(PRIO_PROCESS, 0, WORKER_NICENESS) != 0)
+		ereport(DEBUG1, (errmsg("could not lower the priority of a sofort recovery worker: %m")));
+	group = AllocateFile("/proc/self/autogroup", "w");
+	if (group == NULL)
+		return;					/* there are no groups */
+	fprintf(group, "%d", WORKER_NICENESS);
+	if (FreeFile(group) != 0 && errno == EAGAIN)
+		lowered = false;
+}
+
+/* Makes room for a worker of normal priority: the launcher starts it at once. */
+static void
+ask_for_replacement(void)
+{
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	Recovery->slots[my_slot].replace = true;
+	LWLockRelease(&Recovery->lock);
+}
+
 typedef enum StepResult
 {
 	STEP_NOTHING_LEFT,
 	STEP_IDLE,					/* nothing for this worker at the moment */
+	STEP_REPLACE,				/* nothing for a worker of low priority */
 	STEP_DONE
 } StepResult;
 
@@ -208,23 +265,38 @@ work(volatile Oid *index)
 {
 	RecoveryStructure *structures;
 	int			n = recovery_find_structures(&structures);
-	int			segments = STEP_SEGMENTS;
+	RecoveryStep how = {.segments = STEP_SEGMENTS};
 	int			choice;
 	int			hopeful = 0;
 
+	try_again = some_were_locked ? AGAIN_UNTIL_DONE : AGAIN_NEVER;
 	for (int i = 0; i < n; i++)
-		if (!structures[i].ready && !structures[i].failed)
+	{
+		if (structures[i].ready)
+			continue;
+		if (!structures[i].failed)
 			hopeful++;
+		else if (list_member_oid(failed_for_now, structures[i].index))
+			try_again = AGAIN_UNTIL_DONE;
+		else if (list_member_oid(failed_for_memory, structures[i].index))
+			try_again = Max(try_again, AGAIN_A_FEW_TIMES);
+	}
 	if (hopeful == 0)
 		return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
-	choice = recovery_choose(structures, n, &segments);
+	choice = recovery_choose(structures, n, &how);
 	if (choice < 0)
 		return STEP_IDLE;
+	if (how.polite)
+		lower_priority();
+	else if (polite)
+		return STEP_REPLACE;
 	recovery_build_written_dictionaries(structures[choice].table, index);
 	*index = structures[choice].index;
 	recovery_show_index(my_slot, *index);
-	pgstat_report_activity(STATE_RUNNING, "rebuilding a sofort index");
-	switch (sofort_index_rebuild(*index, segments))
+	pgstat_report_activity(STATE_RUNNING, how.polite ?
+						   "rebuilding a sofort index, at low priority" :
+						   "rebuilding a sofort index");
+	switch (sofort_index_rebuild(*index, how.segments))
 	{
 		case REBUILD_FINISHED:
 			recovery_note_rebuilt(*index);
@@ -241,9 +313,17 @@ work(volatile Oid *index)
 	return STEP_DONE;
 }
 
+/* Is the error about the moment, not about the index? */
+static bool
+may_pass_by(int sqlstate)
+{
+	return sqlstate == ERRCODE_QUERY_CANCELED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK;
+}
+
 /*
  * One step; an error (the index was dropped meanwhile, memory is full, the
- * rebuild was cancelled) is logged and leaves it to queries.
+ * rebuild was cancelled) is logged and leaves it to queries, and to later workers.
  */
 static StepResult
 step(void)
@@ -251,6 +331,7 @@ step(void)
 	MemoryContext context = CurrentMemoryContext;
 	volatile Oid index = InvalidOid;
 	volatile StepResult result = STEP_DONE;
+	int			sqlstate;
 
 	PG_TRY();
 	{
@@ -268,6 +349,7 @@ step(void)
 		if (ShutdownRequestPending || !OidIsValid(index))
 			PG_RE_THROW();
 		HOLD_INTERRUPTS();
+		sqlstate = geterrcode();
 		EmitErrorReport();
 		AbortCurrentTransaction();
 		FlushErrorState();
@@ -276,6 +358,10 @@ step(void)
 		LWLockRelease(&Recovery->lock);
 		MemoryContextSwitchTo(TopMemoryContext);
 		failed = lappend_oid(failed, index);
+		if (may_pass_by(sqlstate))
+			failed_for_now = lappend_oid(failed_for_now, index);
+		else if (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_INSUFFICIENT_RESOURCES)
+			failed_for_memory = lappend_oid(failed_for_memory, index);
 		MemoryContextSwitchTo(context);
 		RESUME_INTERRUPTS();
 	}
@@ -283,33 +369,6 @@ step(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	recovery_show_index(my_slot, InvalidOid);
 	return result;
-}
-
-/*
- * Mode instant: queries first, where they can do without us.  Adaptive recovery
- * begins with all that it can get, and stops when what is left does not pay.
- *
- * Where the kernel makes a scheduling group of each session, and each process of
- * PostgreSQL is a session, nice values count within it alone: then the group gets one.
- * The kernel allows that ten times a second, so it may take several steps.
- */
-static void
-set_priority(void)
-{
-	static bool lowered = false;
-	FILE	   *group;
-
-	if (lowered || sofort_recovery_mode != RECOVERY_INSTANT)
-		return;
-	lowered = true;
-	if (setpriority(PRIO_PROCESS, 0, WORKER_NICENESS) != 0)
-		ereport(DEBUG1, (errmsg("could not lower the priority of a sofort recovery worker: %m")));
-	group = AllocateFile("/proc/self/autogroup", "w");
-	if (group == NULL)
-		return;					/* there are no groups */
-	fprintf(group, "%d", WORKER_NICENESS);
-	if (FreeFile(group) != 0 && errno == EAGAIN)
-		lowered = false;
 }
 
 static void
@@ -324,11 +383,14 @@ rebuild_database(Datum arg)
 		return;
 
 	BackgroundWorkerInitializeConnectionByOid(db_oid, InvalidOid, BGWORKER_BYPASS_ALLOWCONN);
-	set_priority();
 	while ((result = step()) != STEP_NOTHING_LEFT)
 	{
-		set_priority();
 		recovery_check_shutdown();
+		if (result == STEP_REPLACE)
+		{
+			ask_for_replacement();
+			return;
+		}
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -344,6 +406,7 @@ rebuild_database(Datum arg)
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->slots[my_slot].finished = true;
+	Recovery->slots[my_slot].again = try_again;
 	LWLockRelease(&Recovery->lock);
 }
 

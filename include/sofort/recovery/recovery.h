@@ -48,6 +48,12 @@ extern void recovery_startup(void);
 #define RECOVERY_HOLD_OFF_SECONDS 10
 extern void recovery_leave_database(Oid db_oid);
 
+/*
+ * There may be a database (all: or one that was done) with indexes to be rebuilt:
+ * the launcher looks now.  No ERROR; called when a transaction has ended.
+ */
+extern void recovery_look_for_databases(bool all);
+
 /* Of all databases, since the start of the server */
 typedef struct RecoveryProgress
 {
@@ -78,9 +84,11 @@ typedef struct RecoveryStructure
 	int			workers;		/* processes that work on it now */
 	int			waiters;		/* processes that wait for it now */
 	bool		needed;			/* by them, or by a prepared transaction */
+	double		search_seconds; /* processor time of searches in its place */
 
 	/* filled by recovery_rank() */
 	double		rebuild_cost;	/* of what is missing, in the planner's units */
+	double		rebuild_seconds;	/* the same in processor time, roughly */
 	double		benefit;		/* for RANK_HORIZON statements */
 	double		rank;
 	int			position;		/* in the order; 0: not ranked */
@@ -95,19 +103,25 @@ extern int	recovery_find_structures(RecoveryStructure **structures);
  * Returns how many. */
 extern int	recovery_rank(RecoveryStructure *structures, int n, int limit);
 
+/* How a worker does a step; preset */
+typedef struct RecoveryStep
+{
+	int			segments;		/* at most */
+	bool		polite;			/* queries first; else side by side with them */
+} RecoveryStep;
+
 /*
  * Called by a worker before each step: which one shall it work on (its number),
  * or -1: on none now; it asks again in a moment.  Never one that is ready, has failed
- * or is busy.  *segments: how many at most in this step; preset.  In a transaction
- * with a snapshot.
+ * or is busy.  In a transaction with a snapshot.
  */
-typedef int (*RecoveryChooser) (RecoveryStructure *structures, int n, int *segments);
+typedef int (*RecoveryChooser) (RecoveryStructure *structures, int n, RecoveryStep *step);
 
 /* The one that is waited for; else the one that is furthest; else the smallest. */
-extern int	recovery_choose_default(RecoveryStructure *structures, int n, int *segments);
+extern int	recovery_choose_default(RecoveryStructure *structures, int n, RecoveryStep *step);
 
 /* The one with the highest rank; one that does not pay only in idle time. */
-extern int	recovery_choose_adaptive(RecoveryStructure *structures, int n, int *segments);
+extern int	recovery_choose_adaptive(RecoveryStructure *structures, int n, RecoveryStep *step);
 
 /* That of the recovery mode */
 extern RecoveryChooser recovery_choose;
