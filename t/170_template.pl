@@ -35,14 +35,7 @@ my $crashed = $contents =~ s/^100$/0/mr;    # the unlogged table
 sub are_built
 {
 	my ($db, $n, $what) = @_;
-	my $ready = '';
-	my $until = time() + 60;
-	while (time() < $until && $ready ne $n)
-	{
-		$ready = $node->safe_psql($db, q{SELECT count(*) FROM sofort.indexes WHERE status = 'ready'});
-		usleep(10_000);
-	}
-	is($ready, $n, $what);
+	ok($node->wait_until("SELECT count(*) = $n FROM sofort.indexes WHERE status = 'ready'", $db), $what);
 	return;
 }
 

@@ -308,14 +308,14 @@ sub wait_at
 	return $node->wait_until("SELECT sofort_test.waiters('$point') = " . ($n || 1));
 }
 
-# Returns 1 when a query returns t; 0 after a minute without.
+# Returns 1 when a query returns t, in postgres if no database is named; 0 after a minute without.
 sub wait_until
 {
-	my ($node, $sql) = @_;
+	my ($node, $sql, $db) = @_;
 	my $until = time() + 60;
 	while (time() < $until)
 	{
-		return 1 if $node->safe_psql('postgres', $sql) eq 't';
+		return 1 if $node->safe_psql($db || 'postgres', $sql) eq 't';
 		usleep(5_000);
 	}
 	return 0;

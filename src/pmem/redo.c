@@ -159,31 +159,27 @@ redo_chunk_crc(const RedoChunk *chunk)
 /* ---- checkpoints ---- */
 
 /*
- * Around each synchronisation of the pool file: in doubt meanwhile, because who is killed
+ * Each synchronisation of the pool file: in doubt meanwhile, because who is killed
  * before he has looked at the result may be the only one to whom a failure was reported.
- * (A signal that would end us waits for the result.)
+ * (A signal that would end us waits for the result.)  doubt: what is left of it if that
+ * succeeded.  False: errno
  */
-static sigset_t before_sync;
-
-static void
-begin_sync(void)
+static bool
+sync_pool(int fd, uint32 doubt)
 {
 	sigset_t	all;
+	sigset_t	before;
+	int			rc;
+	int			err;
 
 	sigfillset(&all);
-	(void) sigprocmask(SIG_SETMASK, &all, &before_sync);
+	(void) sigprocmask(SIG_SETMASK, &all, &before);
 	pg_atomic_write_u32(in_doubt, 1);
-}
-
-/* rc: of fdatasync(); doubt: what is left of it if that succeeded.  False: errno */
-static bool
-end_sync(int rc, uint32 doubt)
-{
-	int			err = errno;
-
+	rc = fdatasync(fd);
+	err = errno;
 	if (rc == 0)
 		pg_atomic_write_u32(in_doubt, doubt);
-	(void) sigprocmask(SIG_SETMASK, &before_sync, NULL);
+	(void) sigprocmask(SIG_SETMASK, &before, NULL);
 	errno = err;
 	return rc == 0;
 }
@@ -201,10 +197,7 @@ was_in_doubt(void)
 bool
 redo_sync_replayed(int fd)
 {
-	uint32		before = pg_atomic_read_u32(in_doubt);
-
-	begin_sync();
-	return end_sync(fdatasync(fd), before);
+	return sync_pool(fd, pg_atomic_read_u32(in_doubt));
 }
 
 bool
@@ -261,8 +254,7 @@ checkpoint_since(uint64 seen)
 		SpinLockRelease(&redo->mutex);
 		wait_for_writers(position);
 		Assert(!was_in_doubt());	/* who failed has kept the lock */
-		begin_sync();
-		if (!end_sync(fdatasync(pm_pool_fd), 0))
+		if (!sync_pool(pm_pool_fd, 0))
 			panic("synchronize", pm_pool_file);
 		redo->header.start = position;
 		if (!write_header(&redo->header))
@@ -552,8 +544,7 @@ end_log(int code, Datum arg)
 				 errdetail("The next start replays its redo log.")));
 		return;
 	}
-	begin_sync();
-	if (!end_sync(fdatasync(pm_pool_fd), 0) || !set_nonce(none))
+	if (!sync_pool(pm_pool_fd, 0) || !set_nonce(none))
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not synchronize sofort pool \"%s\": %m", pm_pool_file)));
@@ -635,8 +626,7 @@ redo_begin(const uint8 *pool_id, PoolRefusal *why)
 		return false;
 	if (was_in_doubt() && !write_again())
 		return pool_refuse_errno(why, "write", pm_pool_file, WRITE_HINT);
-	begin_sync();
-	if (!end_sync(fdatasync(pm_pool_fd), 0) || !set_nonce(none))
+	if (!sync_pool(pm_pool_fd, 0) || !set_nonce(none))
 		return pool_refuse_errno(why, "synchronize", pm_pool_file, WRITE_HINT);
 
 	header->magic = REDO_MAGIC;

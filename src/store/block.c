@@ -437,15 +437,11 @@ room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room
 	return Min(room, Max(rows / rows_filled(shared->header, 1), 4));
 }
 
-/*
- * Blocks made where others were released before this life: their rows have an
- * owner, and are not EMPTY ones of an earlier life, to be collected.
- */
-static void
-note_collected(StoreShared *shared, uint64 b, uint32 n)
+void
+block_note_collected(StoreShared *shared, uint64 b, uint32 n)
 {
 	for (; n > 0 && b * SOFORT_BLOCK_ROWS < shared->first_row; b++, n--)
-		shared->collected[b / 8] |= 1 << (b % 8);
+		block_mark(shared->collected, b);
 }
 
 static void
@@ -484,7 +480,7 @@ grow(StoreDesc *store)
 		block_set_count(header, b + n);
 		SOFORT_STOP("store-block-counted");
 	}
-	note_collected(store->shared, b, n);
+	block_note_collected(store->shared, b, n);
 	pg_atomic_write_u64(&store->shared->append,
 						make_append(b * SOFORT_BLOCK_ROWS,
 									b < STORE_SINGLE_BLOCKS ? block_capacity(b) :

@@ -79,8 +79,7 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 
 	for (i = 0; i < n; i++, p += a->stride)
 	{
-		uint32		code = attr->width == 1 ? *(const uint8 *) p :
-		attr->width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
+		uint32		code = code_get(p, attr->width);
 		const char *element;
 
 		if (code >= count)
@@ -317,14 +316,12 @@ value_may_go(StoreDesc *store, const RowRef *ref, int att)
 	const ShapePlan *plan = plan_get(store, ref->block->shape);
 	const AttrPlan *a = &plan->plan[att];
 	const char *p = (const char *) ref->block + a->offset + (Size) ref->index * a->stride;
-	int			width = plan->reader->attr[att].width;
 
 	if ((a->kind != ATTR_CODE && a->kind != ATTR_CODE1_2 && a->kind != ATTR_CODE1_4) ||
 		(((const char *) ref->words)[a->null_byte] & a->null_mask))
 		return false;
 	return dictionary_value_may_go(store->shared, a->dictionary,
-								   width == 1 ? *(const uint8 *) p :
-								   width == 2 ? *(const uint16 *) p : *(const uint32 *) p);
+								   code_get(p, plan->reader->attr[att].width));
 }
 
 bool

@@ -43,11 +43,9 @@ value_check_long(PMPtr p)
 static Datum
 decode_code(const AttrPlan *a, const ShapeAttr *attr, const char *p)
 {
-	uint32		code;
+	uint32		code = code_get(p, attr->width);
 	const char *element;
 
-	code = attr->width == 1 ? *(const uint8 *) p :
-		attr->width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
 	if (likely(code < a->chunk0))
 		element = a->values + (Size) code * a->dictionary->values.elem_size;
 	else

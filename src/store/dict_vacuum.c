@@ -48,8 +48,7 @@ mark_column(DictUse *use, const ShapeHeader *s, const ShapeColumn *c, const RowR
 	if (c->null_bit != SHAPE_NEVER_NULL &&
 		(record[s->null_offset + c->null_bit / 8] & (1 << (c->null_bit % 8))))
 		return;
-	mark_used(use, c->width == 1 ? *(const uint8 *) p :
-			  c->width == 2 ? *(const uint16 *) p : *(const uint32 *) p);
+	mark_used(use, code_get(p, c->width));
 }
 
 /*

@@ -134,12 +134,6 @@ put_code(char *p, int width, uint32 code)
 		*(uint32 *) p = code;
 }
 
-static inline uint32
-get_code(const char *p, int width)
-{
-	return width == 1 ? *(const uint8 *) p : width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
-}
-
 /*
  * An UPDATE leaves most columns alone: if the old version's code stands for
  * this very value, or its bytes are where the Datum points, no look-up is
@@ -149,7 +143,7 @@ static inline bool
 keep_code(const AttrPlan *a, const ShapeAttr *attr, const RowRef *old, Datum value, char *p)
 {
 	const char *field = (const char *) old->block + a->offset + (Size) old->index * a->stride;
-	uint32		code = get_code(field, attr->width);
+	uint32		code = code_get(field, attr->width);
 	const char *element = a->values + (Size) code * a->dictionary->values.elem_size;
 
 	if (code >= a->chunk0 || (((const char *) old->words)[a->null_byte] & a->null_mask))

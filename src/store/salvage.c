@@ -330,9 +330,7 @@ read_field(Salvage *s, const ShapeColumn *sc, const char *p, Datum *value)
 		case ENCODING_REFERENCE:
 			return read_reference(s, c->attlen, *(const PMPtr *) p, value);
 		case ENCODING_DICTIONARY:
-			return read_code(s, &s->dictionaries[sc->column],
-							 sc->width == 1 ? *(const uint8 *) p :
-							 sc->width == 2 ? *(const uint16 *) p : *(const uint32 *) p, value);
+			return read_code(s, &s->dictionaries[sc->column], code_get(p, sc->width), value);
 		case ENCODING_ABSENT:
 			break;
 	}

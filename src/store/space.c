@@ -188,7 +188,7 @@ space_before_free(StoreDesc *store, uint64 block)
 		(((volatile uint8 *) shared->collected)[block / 8] & (1 << (block % 8))))
 		return;
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	if ((shared->collected[block / 8] & (1 << (block % 8))) == 0)
+	if (!block_is_marked(shared->collected, block))
 	{
 		SOFORT_STOP("store-block-collecting");
 		for (i = 0; i < block_capacity(block); i++)

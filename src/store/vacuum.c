@@ -403,9 +403,8 @@ release_run(StoreDesc *store, uint64 first, uint32 n)
 		}
 		pm_free(store->id, &block->links, 1);
 		pm_free(store->id, &block->successors, 1);
-		if (b * SOFORT_BLOCK_ROWS < shared->first_row)
-			shared->collected[b / 8] |= 1 << (b % 8);
 	}
+	block_note_collected(shared, first, n);
 	pm_free(store->id, block_entry(store->header, first), n);
 	SOFORT_STOP("store-run-released");
 	shared->holes = true;

@@ -265,8 +265,7 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 			continue;
 		if (a->encoding == ENCODING_DICTIONARY)
 		{
-			uint32		code = a->width == 1 ? *(const uint8 *) p :
-				a->width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
+			uint32		code = code_get(p, a->width);
 
 			if (code >= pm_vector_count(&a->dictionary->values))
 				complain(v, "value", place, "code %u of column %d is not in its dictionary",

@@ -614,6 +614,12 @@ extern PMPtr *block_entry(const StoreHeader *header, uint64 block);
 extern void block_set_count(StoreHeader *header, uint64 n);
 extern BlockHeader *block_get(const StoreHeader *header, uint64 block);
 extern void block_append_init(StoreDesc *store);
+
+/*
+ * Blocks that are made where others were released before this life, or released in it:
+ * what is EMPTY there is not left from an earlier life, to be collected.
+ */
+extern void block_note_collected(StoreShared *shared, uint64 b, uint32 n);
 extern void block_extend(Relation rel, StoreDesc *store, bool force);
 extern uint64 *block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors);
 extern uint32 block_run_length(const StoreHeader *header, uint64 block);
@@ -649,7 +655,14 @@ words_straddle(const RowWords *w)
 	return ((uintptr_t) w & (PM_LINE - 1)) == PM_LINE - sizeof(uint64);
 }
 
-/* Sets of blocks, a bit for each (vacuum.c, space.c) */
+/* A dictionary code of width 1, 2 or 4 bytes */
+static inline uint32
+code_get(const char *p, int width)
+{
+	return width == 1 ? *(const uint8 *) p : width == 2 ? *(const uint16 *) p : *(const uint32 *) p;
+}
+
+/* Sets of blocks, a bit for each (block.c, vacuum.c, space.c) */
 static inline bool
 block_is_marked(const uint8 *marked, uint64 block)
 {
