@@ -255,3 +255,38 @@ ROLLBACK;
 SELECT count(*) FROM s_new;
 SELECT * FROM sofort.verify('s_new');
 SELECT * FROM sofort.verify('s_s');
+-- A subtransaction that begins within a statement has a command id of that statement's rows; so do those within it
+SELECT pg_temp.make('nest', 'id int PRIMARY KEY, v int');
+SELECT pg_temp.twin('INSERT INTO @nest SELECT i, 0 FROM generate_series(1, 100) i');
+CREATE FUNCTION nest() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1;
+    BEGIN
+        EXECUTE format('UPDATE %I SET v = v + 1 WHERE id BETWEEN 11 AND 20', TG_TABLE_NAME);
+    EXCEPTION WHEN division_by_zero THEN NULL;
+    END;
+    RAISE 'no';
+EXCEPTION WHEN raise_exception THEN RETURN NULL;
+END $$;
+CREATE FUNCTION nest_row(n int, name text) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1;
+    BEGIN
+        EXECUTE format('UPDATE %I SET v = v + 100 WHERE id BETWEEN 51 AND 60', name);
+    EXCEPTION WHEN division_by_zero THEN NULL;
+    END;
+    RAISE 'no';
+EXCEPTION WHEN raise_exception THEN RETURN n + 1;
+END $$;
+CREATE TRIGGER nest AFTER DELETE OR UPDATE OF id ON s_nest FOR EACH STATEMENT EXECUTE FUNCTION nest();
+CREATE TRIGGER nest AFTER DELETE OR UPDATE OF id ON h_nest FOR EACH STATEMENT EXECUTE FUNCTION nest();
+DELETE FROM s_nest WHERE id = 22;
+DELETE FROM h_nest WHERE id = 22;
+SELECT pg_temp.twin('TABLE @nest');
+UPDATE s_nest SET id = id + 1000 WHERE id IN (23, 24);
+UPDATE h_nest SET id = id + 1000 WHERE id IN (23, 24);
+SELECT pg_temp.twin('TABLE @nest');
+SELECT pg_temp.twin('UPDATE @nest SET v = nest_row(v, ''@nest'') WHERE id BETWEEN 31 AND 34');
+SELECT pg_temp.twin('WITH d AS (DELETE FROM @nest WHERE id BETWEEN 41 AND 44 RETURNING nest_row(v, ''@nest'')) SELECT * FROM d');
+SELECT pg_temp.twin('TABLE @nest');
+SELECT * FROM sofort.verify('s_nest');

@@ -256,7 +256,8 @@ add_frame(SubTransactionId sub, CommandId first, bool exact)
 /*
  * A subtransaction starts.  If the current command has written already, words
  * of parent and child may carry the same command id: the child then logs single
- * rows only, so that undoing it cannot touch a row of the parent.
+ * rows only, so that undoing it cannot touch a row of the parent.  So does what
+ * begins within it, also after a later command: it is undone with it.
  */
 void
 txn_push_frame(SubTransactionId sub)
@@ -265,7 +266,7 @@ txn_push_frame(SubTransactionId sub)
 
 	if (My.nframes == 0)
 		add_frame(TopSubTransactionId, 0, false);
-	add_frame(sub, cid, My.wrote && My.last_command >= cid);
+	add_frame(sub, cid, my_frame()->exact || (My.wrote && My.last_command >= cid));
 	txn_new_statement();
 }
 
