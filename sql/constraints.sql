@@ -249,6 +249,24 @@ ALTER TABLE s_i2 ADD PRIMARY KEY USING INDEX s_i2_pk, ADD z int;
 INSERT INTO s_i2 VALUES (77, 'new');
 SELECT * FROM s_i2 WHERE id = 77;
 SELECT * FROM s_am WHERE relname IN ('s_i1_own', 's_i2_pk') ORDER BY 1;
+-- a type that needs no rewrite, and what reads the table before the command has ended
+CREATE TABLE s_wider (id int, code varchar(10) UNIQUE) USING sofort;
+INSERT INTO s_wider VALUES (1, 'a'), (2, 'b');
+ALTER TABLE s_wider ALTER code TYPE varchar(20), ADD FOREIGN KEY (id) REFERENCES s_i2;
+SELECT * FROM s_am WHERE relname LIKE 's\_wider%' ORDER BY 1;
+CREATE FUNCTION s_reads() RETURNS event_trigger LANGUAGE plpgsql AS
+    'DECLARE n int; BEGIN SELECT count(*) INTO n FROM s_wider WHERE code = ''a''; RAISE NOTICE ''read %'', n; END';
+CREATE EVENT TRIGGER s_reads ON ddl_command_end EXECUTE FUNCTION s_reads();
+SET client_min_messages = notice;
+ALTER TABLE s_wider ALTER code TYPE varchar(30);
+CREATE UNIQUE INDEX s_wider_id ON s_wider USING sofort_index (id);
+ALTER TABLE s_wider ADD PRIMARY KEY USING INDEX s_wider_id;
+SET client_min_messages = warning;
+DROP EVENT TRIGGER s_reads;
+INSERT INTO s_wider VALUES (3, 'a');
+SELECT * FROM s_wider WHERE code = 'a';
+SELECT * FROM s_am WHERE relname LIKE 's\_wider%' ORDER BY 1;
+SELECT * FROM sofort.verify('s_wider');
 -- partitions: unique indexes stay btrees
 CREATE TABLE s_part (a int, b int) PARTITION BY RANGE (a);
 ALTER TABLE s_part ADD PRIMARY KEY (a);

@@ -8,6 +8,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use Session;
 use SofortNode;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -99,6 +100,27 @@ $node->safe_psql('postgres', "CREATE TABLESPACE space5 LOCATION '" . $node->base
 $node->safe_psql('postgres', 'ALTER DATABASE copy SET TABLESPACE space5');
 are_built('copy', 2, 'so are those of a database that was moved');
 is($node->verify_problems, '', 'verify');
+
+# DROP DATABASE waits for one that loses its name meanwhile: the name, not the database, was to go
+{
+	my $owner = session_on($node);
+	my $other = session_on($node);
+	my $before = $node->safe_psql('copy', $look);
+	$node->safe_psql('postgres', 'CREATE DATABASE spare');
+	foreach my $case ([ 'copy', 'ALTER DATABASE copy RENAME TO renamed', 'renamed', 'finds no database of that name' ],
+		[ 'renamed', 'ALTER DATABASE renamed RENAME TO copy; ALTER DATABASE spare RENAME TO renamed', 'copy', 'drops another one' ])
+	{
+		my ($name, $rename, $now, $what) = @$case;
+		say_to($owner, "BEGIN; $rename");
+		send_to($other, "DROP DATABASE IF EXISTS $name");
+		ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'object' AND NOT granted}), 'DROP DATABASE waits');
+		say_to($owner, 'COMMIT');
+		unlike(answer($other), qr/ERROR/, "it $what");
+		is($node->safe_psql($now, $look), $before, "it $what: the tables of the one that it waited for are there");
+	}
+	is($node->safe_psql('postgres', q{SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database WHERE NOT datistemplate}), 'copy postgres', 'and that one is gone');
+	SofortNode::drop_session($_) foreach ($owner, $other);
+}
 
 $node->stop;
 $node->teardown_node;

@@ -9,6 +9,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use Protocol;
 use Session;
 use SofortNode;
 use Test::More;
@@ -150,6 +151,14 @@ sql('DROP EXTENSION sofort; CREATE EXTENSION sofort; DROP EXTENSION sofort; DROP
 is(sql('SHOW search_path', 'prepared'), '"$user", public', 'the search path is as it was');
 is(sql(q{SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = 'sofort'}, 'prepared'), 't', 'without a schema it makes its own');
 $attack->{run}->finish;
+
+# ---- a procedure that rolls back has lost its portal's plan, if it came by Parse and Bind ----
+sql(q{CREATE PROCEDURE rolls_back() LANGUAGE plpgsql AS 'BEGIN ROLLBACK; PERFORM 1; COMMIT; END'; CREATE TABLE work.rolled (i int) USING sofort});
+my $raw = raw_session($node);
+is(exchange($raw, extended($_) . $sync), /CALL/ ? 'CALL' : 'DO', $_)
+  foreach ('DO $$ BEGIN ROLLBACK; END $$', 'DO $$ BEGIN ROLLBACK; PERFORM 1; INSERT INTO work.rolled VALUES (1); END $$', 'CALL rolls_back()');
+is(sql('SELECT count(*) FROM work.rolled'), 1, 'what came after the rollback is there');
+close $raw;
 
 unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC|TRAP/, 'no process has died');
 

@@ -30,6 +30,7 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/indexam/indexam.h"
 #include "storage/lmgr.h"
+#include "utils/evtcache.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -432,10 +433,43 @@ altered_tables(const AlterTableStmt *stmt, const AlterTableCmd *cmd, Oid root, L
 	return result;
 }
 
+/* An event trigger may read any table before its command has ended for us. */
+static bool
+event_triggers_follow(void)
+{
+	return EventCacheLookup(EVT_DDLCommandEnd) != NIL || EventCacheLookup(EVT_SQLDrop) != NIL;
+}
+
+/* May something read this index before ALTER COLUMN TYPE has ended, and does that make it again? */
+static bool
+is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r)
+{
+	bool		recreated = false;
+	bool		read = event_triggers_follow();
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		AttrNumber	column;
+
+		if (!compat_recreates_indexes(cmd->subtype))
+		{
+			read = true;		/* ADD FOREIGN KEY, VALIDATE CONSTRAINT ... */
+			continue;
+		}
+		column = get_attnum(r->relid, cmd->name);
+		for (int i = 0; i < r->columns->dim1; i++)
+			recreated |= r->columns->values[i] == column;
+	}
+	return read && recreated;
+}
+
 /*
  * ALTER COLUMN TYPE and SET EXPRESSION drop constraint indexes and make them again from their
  * definition, which does not name the access method; storage parameters that
- * only sofort_index knows would make that fail.
+ * only sofort_index knows would make that fail.  Without a rewrite the new one, a btree, takes
+ * over the file of the old one: what reads it before we convert it must find a real btree.
  */
 static void
 remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const AlterTableCmd *cmd,
@@ -470,6 +504,11 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 			r->columns = index_columns(index);
 			r->options = index_options(index);
 			index_keep_options(index, BTREE_AM_OID);
+			if (r->columns != NULL && is_read_meanwhile(stmt, r))
+			{
+				LockRelationOid(index, AccessExclusiveLock);
+				index_convert(index, BTREE_AM_OID, true);
+			}
 			follow_up->recreated = lappend(follow_up->recreated, r);
 		}
 	}
@@ -477,8 +516,8 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 
 /*
  * ADD CONSTRAINT ... USING INDEX insists on a btree.  Alone, the command only
- * looks at the catalogs; with others in one ALTER TABLE something might read
- * the index, so that it must be a real one.
+ * looks at the catalogs; with others in one ALTER TABLE, or event triggers, something
+ * might read the index, so that it must be a real one.
  */
 static void
 lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, const Constraint *c)
@@ -490,7 +529,7 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 		return;
 	LockRelationOid(index, AccessExclusiveLock);
 	follow_up->to_sofort = lappend_oid(follow_up->to_sofort, index);
-	if (list_length(stmt->cmds) == 1)
+	if (list_length(stmt->cmds) == 1 && !event_triggers_follow())
 	{
 		index_convert(index, BTREE_AM_OID, false);
 		follow_up->old_numbers = lappend_oid(follow_up->old_numbers, relation_number(index));

@@ -110,11 +110,15 @@ statement_finished(void)
 	}
 }
 
-/* A rule makes several statements of one: the last counts. */
+/*
+ * A rule makes several statements of one: the last counts.  (A portal whose procedure
+ * has rolled back has lost them; the transaction that goes on is another one.)
+ */
 static bool
 ends_portal(const PlannedStmt *stmt)
 {
-	return depth == 0 && ActivePortal != NULL && llast(ActivePortal->stmts) == stmt;
+	return depth == 0 && ActivePortal != NULL && ActivePortal->stmts != NIL &&
+		llast(ActivePortal->stmts) == stmt;
 }
 
 /*
@@ -591,13 +595,12 @@ continuation_check_locks(List *tables)
 
 /* DROP DATABASE and the like. */
 void
-continuation_check_database(const char *name)
+continuation_check_database(Oid db)
 {
-	Oid			db = get_database_oid(name, true);
-
-	if (OidIsValid(db) && txn_kept_count_in_database(db) > 0)
+	if (txn_kept_count_in_database(db) > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("database \"%s\" is used by kept transactions that wait to be resumed", name),
+				 errmsg("database \"%s\" is used by kept transactions that wait to be resumed",
+						get_database_name(db)),
 				 errhint("Try again when they were resumed or rolled back; see sofort.transactions.")));
 }

@@ -78,10 +78,12 @@ template_begin(const CreatedbStmt *stmt)
 		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
 			name = defGetString(option);
 	}
-	continuation_check_database(name);
 	db = get_database_oid(name, true);
 	if (may_copy(db))
+	{
+		continuation_check_database(db);
 		recovery_leave_database(db);
+	}
 	template_name = name;
 }
 
@@ -95,6 +97,7 @@ template_copy(Oid new_db)
 	db = get_database_oid(template_name, true);
 	if (OidIsValid(db) && store_database_in_use(db, NULL))
 	{
+		continuation_check_database(db);	/* locked now: it may not be the same */
 		store_clone_database(db, new_db);
 		has_copied = true;
 	}

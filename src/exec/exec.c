@@ -40,7 +40,10 @@ static ExecutorFinish_hook_type next_executor_finish;
 static ExecutorEnd_hook_type next_executor_end;
 static object_access_hook_type next_object_access;
 
-/* Database whose DROP succeeded but has not committed yet. */
+/*
+ * Database whose DROP has not committed yet; as the command says, which holds the lock:
+ * its name may have been another's before that.
+ */
 static Oid	dropped_database = InvalidOid;
 
 /* The table access method in this database; asked for by every statement. */
@@ -95,10 +98,11 @@ clear_database_of_workers(Node *stmt)
 		name = castNode(RenameStmt, stmt)->subname;
 	if (name == NULL)
 		return;
-	continuation_check_database(name);
 	db = get_database_oid(name, true);
-	if (OidIsValid(db) && compat_owns_database(db, GetUserId()))
-		recovery_leave_database(db);
+	if (!OidIsValid(db) || !compat_owns_database(db, GetUserId()))
+		return;					/* the command says so */
+	continuation_check_database(db);
+	recovery_leave_database(db);
 }
 
 /* Before a statement runs; may change it, may refuse it. */
@@ -174,7 +178,6 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	bool		ends_transaction = IsA(stmt, TransactionStmt);
 	AlterFollowUp *follow_up;
 	List	   *waiting;
-	Oid			dropping = InvalidOid;
 
 	keepable_utility(stmt);
 	waiting = ends_transaction ? NIL : continuation_waiting_tables();
@@ -186,8 +189,6 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		stmt = pstmt->utilityStmt;
 		read_only = false;
 	}
-	if (IsA(stmt, DropdbStmt))
-		dropping = get_database_oid(castNode(DropdbStmt, stmt)->dbname, true);
 
 	/* (stmt does not outlive COMMIT and the like: look at it only before) */
 	follow_up = before_statement(stmt, context);
@@ -208,8 +209,6 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		call_next(pstmt, query, read_only, context, params, env, dest, qc);
 
 	constraint_after_alter(follow_up);
-	if (OidIsValid(dropping))
-		dropped_database = dropping;
 	if (ends_transaction)
 		return;
 	if (waiting != NIL)
@@ -316,6 +315,11 @@ exec_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0)
 		statement_relation_dropped(object_id);
+	else if (access == OAT_DROP && class_id == DatabaseRelationId)
+	{
+		continuation_check_database(object_id);
+		dropped_database = object_id;
+	}
 	else if (access == OAT_POST_CREATE && class_id == DatabaseRelationId)
 		template_copy(object_id);
 }

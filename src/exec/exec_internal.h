@@ -194,7 +194,7 @@ extern void continuation_end_of_xact(void);
 /* 55006 for what a kept transaction that waits would have kept out. */
 extern List *continuation_waiting_tables(void);
 extern void continuation_check_locks(List *tables);
-extern void continuation_check_database(const char *name);
+extern void continuation_check_database(Oid db);
 /* ---- row_compare.c ---- */
 extern void row_compare_init(void);
 
