@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use PostgreSQL::Test::Utils;
+use Session;
 use SofortNode;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -80,6 +81,24 @@ is($node->safe_psql('postgres', $look), $publisher->safe_psql('postgres', $look)
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*), sum(n) FROM acc WHERE id > -1000'), $publisher->safe_psql('postgres', 'SELECT count(*), sum(n) FROM acc'), 'also by the index');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'), 0, 'no prepared transaction is left');
 is($node->verify_problems, '', 'verify');
+
+# TRUNCATE arrives while a kept transaction waits that has changed the table: no statement of a session, which would be refused
+{
+	my $s = session_on($node);
+	my ($token) = say_to($s, 'BEGIN; SELECT sofort.keep_transaction()') =~ /^(\w{32})$/m or BAIL_OUT('not kept');
+	say_to($s, q{INSERT INTO whole VALUES (77, 'kept')});
+	$node->crash_and_start($s);
+	my $errors = $node->safe_psql('postgres', 'SELECT apply_error_count FROM pg_stat_subscription_stats');
+	$publisher->safe_psql('postgres', q{TRUNCATE whole; INSERT INTO whole VALUES (8, 'after')});
+	ok($node->wait_until("SELECT apply_error_count > $errors FROM pg_stat_subscription_stats"), 'TRUNCATE of a table that a waiting transaction has changed fails');
+	$s = session_on($node);
+	say_to($s, "BEGIN; SELECT FROM sofort.resume_transaction('$token')");
+	is(say_to($s, 'SELECT count(*) FROM whole WHERE a = 77'), "1\n", 'the transaction sees its row');
+	say_to($s, 'COMMIT');
+	SofortNode::drop_session($s);
+	ok($node->wait_until(q{SELECT count(*) = 1 FROM whole WHERE b = 'after'}), 'afterwards it is applied');
+	is($node->safe_psql('postgres', $look), $publisher->safe_psql('postgres', $look), 'both have the same rows');
+}
 
 # changes of sofort tables cannot be sent: a publication refuses to name one
 is($node->error_of('CREATE PUBLICATION p FOR TABLE acc'), '0A000: cannot publish table "acc" because it uses access method "sofort"', 'a publication of a sofort table');

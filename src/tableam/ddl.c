@@ -126,6 +126,8 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 		return;
 	}
 	refuse_binary_upgrade(rel);
+	if (!same_locator(relation_locator(rel), locator))
+		tableam_refuse_waiting(rel);
 	*freeze_xid = InvalidTransactionId;
 	*minmulti = InvalidMultiXactId;
 
@@ -151,7 +153,8 @@ compare_store(void *arg, StoreId store, bool changed)
 
 /*
  * Rewrites and index builds, which wait for transactions that change the table:
- * not for one that waits itself, after a crash, to be resumed.
+ * not for one that waits itself, after a crash, to be resumed.  (And TRUNCATE: a
+ * subscription's comes without a statement, which src/exec would look at.)
  */
 void
 tableam_refuse_waiting(Relation rel)
