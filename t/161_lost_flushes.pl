@@ -42,7 +42,7 @@ my @moments = (
 	[ 'flushes', 'follow: new keys', 'follow: an old', 'store/ops.c:undo_end:drain:1' ],
 	[ 'flushes', 'counted: used', 'counted: others again', 'store/workload.c:workload_save:drain:1' ],
 	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
-	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:tcb_activate:flush:1', 'txn/tcb.c:tcb_activate:drain:1' ],
+	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:zero_entries:flush:1', 'txn/tcb.c:zero_entries:drain:1' ],
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
 	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],

@@ -584,6 +584,19 @@ txn_publish_state(TcbState state)
 }
 
 /*
+ * Entries of the generation that begins again, from 2^14 transactions ago, are gone
+ * before the state names it: a crash that finds it must not find them.  What the last
+ * transaction has needed its own for was drained.
+ */
+static void
+zero_entries(volatile Tcb *tcb)
+{
+	memset((void *) tcb->entries, 0, sizeof(tcb->entries));
+	pm_line_order(My.tcb);
+	pm_persist((const char *) tcb + PM_LINE, sizeof(Tcb) - PM_LINE);
+}
+
+/*
  * Fill the first line, not flushed yet.  All stores go to one line and become
  * durable in this order, so a crash finds the old transaction, FREE, or all of
  * the new one.
@@ -597,17 +610,13 @@ tcb_activate(void)
 	if (slot_flushed[My.ring_place] >= drains)
 		txn_drain();			/* the last transaction's stamps */
 	Assert(tcb->overflow == PM_NULL);
-	tcb->state = TCB_MAKE_STATE(TCB_FREE, My.generation, TxnShmem->life);
-	pm_line_order(My.tcb);
 	if (s->wrapped)
 	{
-		/* entries of the same generation, 2^14 transactions ago; what the last
-		 * transaction has needed its own for was drained (those in the first line
-		 * go before the state comes) */
-		memset((void *) tcb->entries, 0, sizeof(tcb->entries));
-		pm_persist((const char *) tcb + PM_LINE, sizeof(Tcb) - PM_LINE);
+		zero_entries(tcb);
 		s->wrapped = false;
 	}
+	tcb->state = TCB_MAKE_STATE(TCB_FREE, My.generation, TxnShmem->life);
+	pm_line_order(My.tcb);
 	tcb->xid = My.fxid;
 	pm_line_order(My.tcb);
 	tcb->state = TCB_MAKE_STATE(TCB_ACTIVE, My.generation, TxnShmem->life);

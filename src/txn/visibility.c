@@ -33,7 +33,7 @@ TxnWideXmin TxnLastXmin;
 
 static uint64 reference_fxid = 0;
 static TimestampTz reference_time = 0;
-static bool reference_checked = false;
+static TimestampTz reference_checked = 0;	/* statement that has looked at it */
 
 /* ------------------------------------------------------------------------
  * 32 bits -> 64 bits
@@ -43,8 +43,9 @@ static bool reference_checked = false;
 /*
  * Any xid that is in use lies within 2^31 of any other one in use at the same
  * time.  The reference is some fxid that was in use a short while ago; it follows
- * what is widened, and is read anew in the first use of a transaction that comes
- * long after the last look.
+ * what is widened, and is read anew in the first use of a transaction or statement
+ * that comes long after the last look.  (Between statements a transaction may hold
+ * nothing that keeps xids from being used up.)
  */
 uint64
 txn_widen(TransactionId xid)
@@ -53,11 +54,13 @@ txn_widen(TransactionId xid)
 
 	if (!TransactionIdIsNormal(xid))
 		return (uint64) xid;
-	if (!reference_checked)
+	if (unlikely(reference_checked != GetCurrentStatementStartTimestamp()))
 	{
-		TimestampTz now = GetCurrentStatementStartTimestamp();
+		/* a procedure's transactions begin long after its statement */
+		TimestampTz now = Max(GetCurrentStatementStartTimestamp(),
+							  GetCurrentTransactionStartTimestamp());
 
-		reference_checked = true;
+		reference_checked = GetCurrentStatementStartTimestamp();
 		if (reference_fxid == 0 || now - reference_time > REFERENCE_MICROSECONDS ||
 			now < reference_time)
 		{
@@ -83,7 +86,7 @@ void
 visibility_end_of_xact(void)
 {
 	TxnLastXmin.xmin = InvalidTransactionId;
-	reference_checked = false;
+	reference_checked = 0;
 }
 
 uint64
