@@ -301,6 +301,17 @@ advance_leaf(ScanState *so, ScanDirection dir)
 	}
 }
 
+/*
+ * The planner (since 18) looks for the ends of a column in the index.  A rebuild is no
+ * part of planning: it goes by its histogram.
+ */
+static bool
+is_too_early_for_planner(const ScanState *so)
+{
+	return so->keys.tree == NULL && so->snapshot != NULL &&
+		so->snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE;
+}
+
 static bool
 is_complete(void *arg)
 {
@@ -589,6 +600,8 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 		kill_current(scan, so);
 	scan->xs_recheck = false;
 	so->snapshot = so->reader = scan->xs_snapshot;
+	if (is_too_early_for_planner(so))
+		return false;
 	entry = next_match(so, dir);
 	if (entry == NULL)
 		return false;

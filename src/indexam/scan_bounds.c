@@ -209,11 +209,10 @@ add_any_value(BoundBuilder *b, int column)
 	b->nbytes = format->columns[column].offset + 1;
 }
 
-/* Probe against an entry with equal bytes */
+/* Probe against an entry with equal bytes: values of columns that bytes do not tell */
 static int
-compare_bound(const TreeProbe *probe, const uint8 *entry)
+compare_columns(const ScanBound *bound, const uint8 *entry)
 {
-	const ScanBound *bound = probe->arg;
 	int			i;
 
 	for (i = 0; i < bound->ncolumns; i++)
@@ -242,6 +241,19 @@ compare_bound(const TreeProbe *probe, const uint8 *entry)
 			return result;
 	}
 	return bound->tie;
+}
+
+/* Values are decoded, and functions called, at every step of a search: nothing stays. */
+static int
+compare_bound(const TreeProbe *probe, const uint8 *entry)
+{
+	const ScanBound *bound = probe->arg;
+	MemoryContext old = MemoryContextSwitchTo(bound->values);
+	int			result = compare_columns(bound, entry);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(bound->values);
+	return result;
 }
 
 /*
@@ -274,6 +286,7 @@ finish_bound(const BoundBuilder *b, int tie, ScanBound *bound)
 	bound->probe.bytes = bound->bytes;
 	bound->probe.nbytes = b->nbytes;
 	bound->probe.compare = b->by_columns ? compare_bound : NULL;
+	bound->values = b->by_columns ? scan_row_context(b->so) : NULL;
 	if (!b->by_columns && format->has_tuples)
 	{
 		bound->probe.nbytes = format->key_len;

@@ -60,6 +60,7 @@ typedef struct ScanBound
 	bool		exists;
 	TreeProbe	probe;
 	const IndexKeys *keys;
+	MemoryContext values;		/* of an entry, while it is compared by columns */
 	int			tie;			/* -1: before what is equal, 1: after it */
 	int			ncolumns;
 	BoundColumn columns[INDEX_MAX_KEYS];
@@ -144,6 +145,9 @@ extern MemoryContext scan_array_context(ScanState *so);
 
 /* ---- scan_keys.c ---- */
 extern void scan_set_keys(IndexScanDesc scan, ScanState *so);
+
+/* For values of one entry, while it is looked at; who uses it resets it. */
+extern MemoryContext scan_row_context(ScanState *so);
 
 /* Next combination of array elements; false: that was the last one. */
 extern bool scan_next_elements(ScanState *so, ScanDirection dir);

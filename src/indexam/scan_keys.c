@@ -354,18 +354,23 @@ condition_holds(ScanState *so, const uint8 *entry, const ScanCondition *conditio
 										  key->sk_argument));
 }
 
-bool
-scan_entry_matches(ScanState *so, const uint8 *entry)
+MemoryContext
+scan_row_context(ScanState *so)
 {
-	MemoryContext old;
-	bool		matches = true;
-	int			i;
-
 	if (so->row_context == NULL)
 		so->row_context = AllocSetContextCreate(so->context, "sofort scan row",
 												ALLOCSET_SMALL_SIZES);
+	return so->row_context;
+}
+
+bool
+scan_entry_matches(ScanState *so, const uint8 *entry)
+{
+	MemoryContext old = MemoryContextSwitchTo(scan_row_context(so));
+	bool		matches = true;
+	int			i;
+
 	MemoryContextReset(so->row_context);
-	old = MemoryContextSwitchTo(so->row_context);
 	for (i = 0; i < so->nconditions && matches; i++)
 		if (so->conditions[i].filter)
 			matches = condition_holds(so, entry, &so->conditions[i]);

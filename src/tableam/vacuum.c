@@ -139,6 +139,7 @@ index_vacuum_info(VacuumState *vac, Relation index, double rows, bool estimated)
 	info.message_level = DEBUG2;
 	info.num_heap_tuples = rows;
 	info.strategy = vac->strategy;
+	compat_set_vacuum_heap(&info, vac->rel);
 	return info;
 }
 

@@ -134,6 +134,15 @@ compat_report_vacuum(Relation rel, PgStat_Counter live, PgStat_Counter dead,
 #endif
 }
 
+/* Since 16 index access methods are told whose entries they clean. */
+static inline void
+compat_set_vacuum_heap(IndexVacuumInfo *info, Relation heap)
+{
+#if PG_VERSION_NUM >= 160000
+	info->heaprel = heap;
+#endif
+}
+
 /*
  * Before 17, ANALYZE prefetches the blocks of its sample from the main fork,
  * which is empty: beyond its first 1 GB that is an error.  Called from
