@@ -130,6 +130,25 @@ is($node->error_of('CREATE TABLE wide (' . join(', ', map { "c$_ int" } 1 .. 160
 is($node->safe_psql('postgres', 'INSERT INTO wide (c1, c1600) VALUES (1, 1600) RETURNING c1 + c1600'), 1601, '1600 columns: a row');
 is($node->error_of('ALTER TABLE wide ADD COLUMN c1601 int'), '54011: tables can have at most 1600 columns', '1601 columns');
 is($node->safe_psql('postgres', 'SELECT c1600 FROM wide'), 1600, '1600 columns: the row is there');
+
+# rows of more than 64 kB: on heap most columns must be NULL
+foreach my $am (qw(heap sofort))
+{
+	my $sql = "CREATE TABLE names_$am (" . join(', ', map { "c$_ name" } 1 .. 1100) . ", t text, u text) USING $am";
+	foreach my $columns ([1], [ 1, 77 ], [ 70 .. 150 ], [ 385, 512 .. 530 ], [ 1000 .. 1100 ])
+	{
+		my $names = join(', ', map { "c$_" } @$columns);
+		$sql .= "; INSERT INTO names_$am ($names, t) VALUES (" . join(', ', map { "'value $_'" } @$columns) . ", 'row $#$columns')";
+	}
+	$node->safe_psql('postgres', "$sql; UPDATE names_$am SET c2 = 'updated', u = repeat('long ', 100) WHERE c77 IS NOT NULL");
+}
+foreach my $when ('as written', 'after VACUUM FULL')
+{
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM names_sofort s FULL JOIN names_heap h ON s::text = h::text WHERE s.t IS NULL OR h.t IS NULL}), 0, "rows of 64 kB, $when");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM sofort.verify('names_sofort')}), 0, "$when: verify");
+	$node->safe_psql('postgres', 'VACUUM FULL names_sofort');
+}
+$node->safe_psql('postgres', 'DROP TABLE names_sofort, names_heap');
 is($node->error_of(q{INSERT INTO t VALUES (-5, 'x', repeat('x', 200000000))}), '53100: sofort pool is full', 'a value larger than the pool');
 is($node->error_of(q{CREATE TABLE k (a text PRIMARY KEY) USING sofort; INSERT INTO k VALUES (repeat('k', 2000))}), '', 'a long key');
 is($node->safe_psql('postgres', q{SELECT length(a) FROM k WHERE a = repeat('k', 2000)}), 2000, 'a long key is found');

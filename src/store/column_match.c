@@ -294,7 +294,7 @@ match_images(StoreMatch *m, const AttrPlan *a, const ShapeAttr *attr, const char
 {
 	int			i;
 
-	if (a->kind != ATTR_IN_PLACE || attr->attlen != -1)
+	if (a->kind != ATTR_INLINE)
 		return false;
 	if (m->image_len > attr->width)
 		memset(match, 0, n);

@@ -33,7 +33,7 @@ fill_missing(const ShapePlan *plan, int att, int n, Datum *values, uint8 *state)
 static void
 fill_nulls(const ShapePlan *plan, const AttrPlan *a, const char *block, int n, uint8 *state)
 {
-	const char *p = block + plan->record_offset + a->null_byte;
+	const char *p = block + plan->record_offset + plan->null_offset + a->null_byte;
 	int			i;
 
 	memset(state, STORE_VALUE, n);
@@ -318,7 +318,7 @@ value_may_go(StoreDesc *store, const RowRef *ref, int att)
 	const char *p = (const char *) ref->block + a->offset + (Size) ref->index * a->stride;
 
 	if ((a->kind != ATTR_CODE && a->kind != ATTR_CODE1_2 && a->kind != ATTR_CODE1_4) ||
-		(((const char *) ref->words)[a->null_byte] & a->null_mask))
+		attr_is_null(plan, a, ref))
 		return false;
 	return dictionary_value_may_go(store->shared, a->dictionary,
 								   code_get(p, plan->reader->attr[att].width));

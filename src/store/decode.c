@@ -58,8 +58,7 @@ decode_code(const AttrPlan *a, const ShapeAttr *attr, const char *p)
 }
 
 static inline Datum
-decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const char *record,
-		   bool *isnull)
+decode_one(const ShapePlan *plan, int i, const RowRef *ref, bool *isnull)
 {
 	const AttrPlan *a = &plan->plan[i];
 	const char *p;
@@ -69,13 +68,13 @@ decode_one(const ShapePlan *plan, int i, const char *block, uint32 index, const 
 		*isnull = plan->missing_null[i];
 		return plan->missing[i];
 	}
-	if (record[a->null_byte] & a->null_mask)
+	if (attr_is_null(plan, a, ref))
 	{
 		*isnull = true;
 		return (Datum) 0;
 	}
 	*isnull = false;
-	p = block + a->offset + (Size) index * a->stride;
+	p = (const char *) ref->block + a->offset + (Size) ref->index * a->stride;
 	switch ((AttrKind) a->kind)
 	{
 		case ATTR_CODE1_4:
@@ -116,22 +115,20 @@ store_decode(StoreDesc *store, const RowRef *ref, int from, int natts, Datum *va
 {
 	const ShapePlan *plan = plan_get(store, ref->block->shape);
 	const char *block = (const char *) ref->block;
-	const char *record = (const char *) ref->words;
-	uint32		index = ref->index;
 	int			i;
 
 	Assert(natts <= plan->natts);
 	for (i = 0; i < plan->nminipages; i++)
-		__builtin_prefetch(block + plan->mini_offset[i] + (Size) index * plan->mini_stride[i]);
+		__builtin_prefetch(block + plan->mini_offset[i] +
+						   (Size) ref->index * plan->mini_stride[i]);
 	for (i = from; i < natts; i++)
-		values[i] = decode_one(plan, i, block, index, record, &isnull[i]);
+		values[i] = decode_one(plan, i, ref, &isnull[i]);
 }
 
 void
 store_decode_one(StoreDesc *store, const RowRef *ref, int att, Datum *value, bool *isnull)
 {
-	*value = decode_one(plan_get(store, ref->block->shape), att, (const char *) ref->block,
-						ref->index, (const char *) ref->words, isnull);
+	*value = decode_one(plan_get(store, ref->block->shape), att, ref, isnull);
 }
 
 void
@@ -145,8 +142,7 @@ store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts, co
 	for (i = from; i < natts; i++)
 	{
 		if (needed[i])
-			values[i] = decode_one(plan, i, (const char *) ref->block, ref->index,
-								   (const char *) ref->words, &isnull[i]);
+			values[i] = decode_one(plan, i, ref, &isnull[i]);
 		else
 		{
 			values[i] = (Datum) 0;
@@ -173,7 +169,6 @@ store_decode_some(StoreDesc *store, const RowRef *ref, Bitmapset *attrs, Datum *
 		i = x + FirstLowInvalidHeapAttributeNumber - 1;
 		if (i < 0 || i >= plan->natts)
 			continue;
-		values[i] = decode_one(plan, i, (const char *) ref->block, ref->index,
-							   (const char *) ref->words, &isnull[i]);
+		values[i] = decode_one(plan, i, ref, &isnull[i]);
 	}
 }

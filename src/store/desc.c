@@ -441,7 +441,7 @@ plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
 	}
 	if (c->null_bit != SHAPE_NEVER_NULL)
 	{
-		a->null_byte = s->null_offset + c->null_bit / 8;
+		a->null_byte = (uint16) (c->null_bit / 8);
 		a->null_mask = 1 << (c->null_bit % 8);
 	}
 	plan_present(a, attr, c);

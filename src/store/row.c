@@ -140,13 +140,14 @@ put_code(char *p, int width, uint32 code)
  * needed.  Only a shortcut: false says nothing.
  */
 static inline bool
-keep_code(const AttrPlan *a, const ShapeAttr *attr, const RowRef *old, Datum value, char *p)
+keep_code(const ShapePlan *plan, const AttrPlan *a, const ShapeAttr *attr, const RowRef *old,
+		  Datum value, char *p)
 {
 	const char *field = (const char *) old->block + a->offset + (Size) old->index * a->stride;
 	uint32		code = code_get(field, attr->width);
 	const char *element = a->values + (Size) code * a->dictionary->values.elem_size;
 
-	if (code >= a->chunk0 || (((const char *) old->words)[a->null_byte] & a->null_mask))
+	if (code >= a->chunk0 || attr_is_null(plan, a, old))
 		return false;
 	if (attr->byval ? fetch_att(element, true, attr->attlen) != value :
 		attr->attlen > 0 ? element != DatumGetPointer(value) :
@@ -248,7 +249,7 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 				return i;
 			continue;
 		}
-		record[a->null_byte] &= ~a->null_mask;
+		record[plan->null_offset + a->null_byte] &= ~a->null_mask;
 		p = block + a->offset + (Size) ref->index * a->stride;
 		switch (attr->encoding)
 		{
@@ -263,7 +264,7 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 					return i;
 				break;
 			case ENCODING_DICTIONARY:
-				if (!(old != NULL && keep_code(a, attr, old, values[i], p)) &&
+				if (!(old != NULL && keep_code(plan, a, attr, old, values[i], p)) &&
 					!encode_dictionary(store, plan, i, values[i], p))
 					return i;
 				break;

@@ -261,7 +261,7 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 		const char *p = (const char *) ref->block + a->offset + (Size) ref->index * a->stride;
 
 		if (a->encoding == ENCODING_ABSENT ||
-			(((const char *) ref->words)[plan->plan[i].null_byte] & plan->plan[i].null_mask))
+			attr_is_null(plan, &plan->plan[i], ref))
 			continue;
 		if (a->encoding == ENCODING_DICTIONARY)
 		{

@@ -265,7 +265,7 @@ typedef struct AttrPlan
 {
 	uint8		kind;			/* AttrKind */
 	uint8		null_mask;
-	uint16		null_byte;
+	uint16		null_byte;		/* of the row's null bits */
 	uint32		offset;			/* from the start of the block */
 	uint32		stride;
 	uint32		chunk0;			/* dictionary values in its first chunk */
@@ -294,6 +294,15 @@ typedef struct ShapePlan
 	uint32	   *mini_stride;
 	ShapeReader *reader;
 } ShapePlan;
+
+/* Of a column that the rows of this shape have */
+static inline bool
+attr_is_null(const ShapePlan *plan, const AttrPlan *a, const RowRef *ref)
+{
+	const uint8 *nulls = (const uint8 *) ref->words + plan->null_offset;
+
+	return (nulls[a->null_byte] & a->null_mask) != 0;
+}
 
 /* Consecutive rows of one block that this transaction may fill. */
 typedef struct Reservation
