@@ -102,6 +102,31 @@ sub freed_and_used
 freed_and_used('store-prune-walk');
 freed_and_used('store-orphan-walk', 'BEGIN; UPDATE o SET n = -1 WHERE id = 8; ROLLBACK');
 
+# ---- a rollback is on its way to the root of its version when what lies there is freed and used again:
+# its transaction has ended for all others, who wait for nobody's snapshot ----
+{
+	$node->safe_psql('postgres', q{
+		DROP TABLE IF EXISTS o;
+		CREATE TABLE o (id int PRIMARY KEY, n int) USING sofort;
+		INSERT INTO o SELECT i, 0 FROM generate_series(1, 8) i});
+	my $old = session_on($node);
+	say_to($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM o');
+	transactions(('UPDATE o SET n = n + 1 WHERE id = 8') x 6);
+	$node->arm('store-root-walk', 'wait', 2);
+	my $session = background('BEGIN; UPDATE o SET n = -1 WHERE id = 8; ROLLBACK');
+	ok($node->wait_at('store-root-walk'), 'a rollback goes to the root');
+	say_to($old, 'COMMIT');
+	$old->{run}->finish;
+	transactions(('SELECT pg_current_xact_id()') x 3, 'VACUUM o', ('SELECT pg_current_xact_id()') x 3);
+	transactions(map { "INSERT INTO o VALUES (1000 + $_, $_)" } 1 .. 300);
+	$node->disarm('store-root-walk');
+	ends_well($session, 'the rollback ends');
+	is($node->safe_psql('postgres', 'SELECT count(*), sum(n) FROM o'), '308|45156', 'no row is lost');
+	transactions('DELETE FROM o', 'SELECT pg_current_xact_id()', 'VACUUM o', 'VACUUM o');
+	is($node->safe_psql('postgres', q{SELECT entries FROM sofort.indexes WHERE index = 'o_pkey'::regclass}), 0, 'and its version is not left in the chain');
+	is($node->verify_problems, '', 'verify');
+}
+
 # ---- a rolled back subtransaction goes through its row locks while others give it
 # some, and take back what they gave ----
 sub partition_of

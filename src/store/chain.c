@@ -45,6 +45,15 @@ miss_minipages(StoreDesc *store, const RowRef *ref)
 		pm_read_miss(1);
 }
 
+/* Of this process, so far */
+static uint64 transactions = 0;
+
+void
+chain_end_of_xact(void)
+{
+	transactions++;
+}
+
 uint64
 store_chain_root(StoreDesc *store, const RowRef *ref)
 {
@@ -53,7 +62,9 @@ store_chain_root(StoreDesc *store, const RowRef *ref)
 	if (!is_heap_only(ref->words))
 		return ref->row;
 	if (ref->row == store->local->fetched_row &&
-		word_read(&ref->words->begin) == store->local->fetched_begin)
+		word_read(&ref->words->begin) == store->local->fetched_begin &&
+		(WORD_TAG(store->local->fetched_begin) == WORD_TAG_STAMP ||
+		 store->local->fetched_in == transactions))
 		return store->local->fetched_root;
 	for (;;)
 	{
@@ -105,6 +116,7 @@ chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
 
 		if (!LINK_IS_SET(link) || !header_locate(header, LINK_ROW(link), &at))
 			return false;
+		SOFORT_STOP("store-root-walk");
 		pm_read_miss(HOP_MISSES);
 		if (link & LINK_ROOT)
 		{
@@ -185,13 +197,17 @@ chain_all_dead(StoreDesc *store, const RowRef *root)
 	return true;
 }
 
-/* An MVCC snapshot protects the version: the begin word is still its own. */
+/*
+ * An MVCC snapshot protects the version: the begin word is still its own.  (A stamp
+ * never comes again; a slot's generation does.)
+ */
 static void
 remember_root(StoreDesc *store, const RowRef *found, uint64 root)
 {
 	store->local->fetched_row = found->row;
 	store->local->fetched_begin = word_read(&found->words->begin);
 	store->local->fetched_root = root;
+	store->local->fetched_in = transactions;
 }
 
 /*
@@ -291,9 +307,12 @@ created_by_ender(const RowWords *version, const RowWords *predecessor)
 	if ((WORD_TAG(begin) != WORD_TAG_STAMP && WORD_TAG(begin) != WORD_TAG_PROGRESS) ||
 		(WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS))
 		return false;
-	/* one of the two was stamped a moment ago */
-	return txn_word_xid(begin) == txn_word_xid(end) ||
-		WORD_TAG(word_read(&predecessor->end)) != WORD_TAG(end);
+	/* one of the two was stamped a moment ago, or both are by now, and their slot is another's */
+	if (txn_word_xid(begin) == txn_word_xid(end))
+		return true;
+	if (word_read(&version->begin) == begin && word_read(&predecessor->end) == end)
+		return false;
+	return created_by_ender(version, predecessor);
 }
 
 bool

@@ -161,6 +161,7 @@ end_of_xact(bool committed)
 {
 	space_end_of_xact();
 	stats_end_of_xact();
+	chain_end_of_xact();
 }
 
 /*
@@ -180,6 +181,7 @@ end_of_subxact(SubTransactionId sub, SubTransactionId parent, bool committed)
 const TxnStoreOps StoreOps = {
 	.stamp_rows = stamp_rows,
 	.undo_rows = undo_rows,
+	.end_of_other = stats_end_of_xact,
 	.drop_store = drop_store,
 	.drop_column = drop_column,
 	.find_words = find_words,

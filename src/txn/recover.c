@@ -135,6 +135,7 @@ void
 tcb_finish_committed(Tcb *tcb, uint32 slot)
 {
 	tcb_walk(tcb, slot, false, commit_entry);
+	TxnOps->end_of_other();
 	tcb_walk(tcb, slot, false, commit_drop);
 }
 
@@ -142,6 +143,7 @@ void
 tcb_finish_aborted(Tcb *tcb, uint32 slot)
 {
 	tcb_walk(tcb, slot, true, abort_entry);
+	TxnOps->end_of_other();
 }
 
 /*

@@ -117,16 +117,29 @@ set_in_vacuum(bool in_vacuum)
 	LWLockRelease(ProcArrayLock);
 }
 
+static bool held_by_xmin = false;	/* else by VACUUM's */
+
 /*
  * VACUUM has a snapshot, which counts from now on: no horizon passes it that is
- * computed before the release, and older ones lie before what is freed now.
+ * computed before the release, and older ones lie before what is freed now.  Who has
+ * none, because the transaction has ended for all others, stands for one taken now.
  */
 bool
 txn_hold_horizon(void)
 {
+	TransactionId next;
+
+	held_by_xmin = !TransactionIdIsValid(MyProc->xmin);
+	if (held_by_xmin)
+	{
+		next = ReadNextTransactionId();
+		LWLockAcquire(ProcArrayLock, LW_SHARED);
+		MyProc->xmin = next;
+		LWLockRelease(ProcArrayLock);
+		return true;
+	}
 	if ((MyProc->statusFlags & PROC_IN_VACUUM) == 0)
 		return false;
-	Assert(TransactionIdIsValid(MyProc->xmin));
 	set_in_vacuum(false);
 	return true;
 }
@@ -134,7 +147,11 @@ txn_hold_horizon(void)
 void
 txn_release_horizon(bool held)
 {
-	if (held)
+	if (!held)
+		return;
+	if (held_by_xmin)
+		MyProc->xmin = InvalidTransactionId;
+	else
 		set_in_vacuum(true);
 }
 

@@ -360,11 +360,13 @@ struct StoreLocal
 
 	/*
 	 * Root of the version that store_chain_fetch() found last: an UPDATE asks
-	 * for it.  Row and begin word together name one version for ever.
+	 * for it.  Row and begin word together name one version, if the word is a stamp
+	 * for ever, else as long as the transaction that looked.
 	 */
 	uint64		fetched_row;
 	uint64		fetched_begin;
 	uint64		fetched_root;
+	uint64		fetched_in;		/* which transaction of this process */
 };
 
 /* ---- registry.c ---- */
@@ -729,6 +731,7 @@ extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
+extern void chain_end_of_xact(void);
 extern void chain_unlink_empty(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
 extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead,

@@ -111,6 +111,12 @@ typedef struct TxnStoreOps
 	void		(*undo_rows) (const TxnEntry *entry, uint32 slot, uint32 generation,
 							  CommandId from_command);
 
+	/*
+	 * The transaction of another session was stamped or undone: nothing may point
+	 * to its stores, on which we have no locks, when it counts as ended.
+	 */
+	void		(*end_of_other) (void);
+
 	/* Drop now: durable, idempotent, no ERROR. */
 	void		(*drop_store) (StoreId store);
 	void		(*drop_column) (StoreId store, uint64 column);
@@ -242,7 +248,8 @@ extern TxnVersionState txn_version_state(const RowWords *words, uint64 horizon,
 extern uint64 txn_horizon(Relation rel);
 
 /*
- * The transaction of VACUUM holds back nobody's horizon.  Between these two it
+ * The transaction of VACUUM holds back nobody's horizon, nor does one that has ended
+ * for all others and is being undone.  Between these two it
  * does: a row that is freed meanwhile is not filled again.  What the caller
  * knows of rows from before it must look at anew.  An error needs no release.
  */
