@@ -402,6 +402,13 @@ COMMENT ON COLUMN recovery_order.rebuilt_as IS 'the how manieth index it was tha
 
 GRANT SELECT ON pool, tables, columns, indexes, recovery, recovery_order, transactions, workload TO PUBLIC;
 
+-- By default so, but a superuser's default privileges may say otherwise: what views and
+-- planner call must be callable.
+GRANT EXECUTE ON FUNCTION relation_size(regclass), relation_size(regclass, text), table_size(regclass),
+    indexes_size(regclass), total_relation_size(regclass), pool_info(), table_info(regclass),
+    column_info(regclass), index_info(regclass), recovery_info(), transaction_info(), workload_info(),
+    recovery_order_info() TO PUBLIC;
+
 -- ---------------------------------------------------------------------------
 -- Transactions that go on after a crash
 -- ---------------------------------------------------------------------------

@@ -103,7 +103,7 @@ define_pool_settings(void)
 	DefineCustomIntVariable("sofort.dram_size",
 							"Memory for indexes and dictionaries of sofort tables.",
 							"Address space is reserved at start; memory is taken when it is needed.",
-							&sofort_dram_size_mb, 2048, 16, 16 * 1024 * 1024, PGC_POSTMASTER,
+							&sofort_dram_size_mb, 2048, 16, 1024 * 1024, PGC_POSTMASTER,
 							GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomEnumVariable("sofort.index_placement",
 							 "Where new sofort indexes lie.",

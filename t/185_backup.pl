@@ -98,10 +98,12 @@ $node->safe_psql('postgres', 'SELECT pg_switch_wal()');
 $node->poll_query_until('postgres', "SELECT last_archived_wal >= pg_walfile_name('$lsn') FROM pg_stat_archiver")
   or BAIL_OUT('WAL is not archived');
 
+my $wrapper;
 sub restore
 {
 	my ($name, $pool, @conf) = @_;
 	my $restored = SofortNode->new($name);
+	$restored->{_wrapper} = $wrapper;
 	$restored->init_from_backup($node, 'base', has_restoring => 1, standby => 0);
 	$restored->{_sofort_loaded} = $restored->{_sofort_created} = 1;
 	run_log([ 'cp', '--sparse=always', $pool, $restored->pool_file ]) if defined $pool;
@@ -142,6 +144,21 @@ $restored->start;
 check_state('after a crash of the restored server');
 $restored->restart;
 check_state('after a restart');
+$restored->stop;
+
+# The same in a server that could not use the pool for another reason: the next one can
+$wrapper = [ 'prlimit', '--as=1500000000000' ];
+$restored = restore('limited', $copy, @exact, "sofort.dram_size = '1TB'");
+$wrapper = undef;
+like($restored->error_of($_), qr/^53200: could not reserve \d+ MB of memory for sofort\.dram_size/, "without memory: $_")
+  foreach ('TABLE s', 'CREATE TABLE new (i int) USING sofort');
+$restored->stop;
+delete $restored->{_wrapper};
+$restored->append_conf('postgresql.conf', "sofort.dram_size = '2GB'\n");
+$restored->start;
+$restored->safe_psql('postgres', "COMMIT PREPARED 'p'");
+$restored->safe_psql('postgres', "DELETE FROM marker WHERE what = 'prepared'");
+check_state('restored without memory, and with it');
 $restored->stop;
 
 # ---- every other combination ----

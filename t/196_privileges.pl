@@ -152,6 +152,18 @@ is(sql('SHOW search_path', 'prepared'), '"$user", public', 'the search path is a
 is(sql(q{SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = 'sofort'}, 'prepared'), 't', 'without a schema it makes its own');
 $attack->{run}->finish;
 
+# ---- functions that the planner puts in the place of PostgreSQL's: with whose privileges ----
+sql('CREATE DATABASE hardened');
+sql('ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; CREATE EXTENSION sofort; CREATE TABLE t (i int) USING sofort; GRANT SELECT ON t TO plain; ALTER SCHEMA sofort RENAME TO elsewhere; CREATE SCHEMA sofort AUTHORIZATION plain', 'hardened');
+my $plain = session_on($node, 'plain', 'hardened');
+like(say_to($plain, q{SELECT pg_relation_size('pg_class') > 0}), qr/^t$/m, 'pg_relation_size() where functions are not for everybody');
+say_to($plain, q{CREATE FUNCTION sofort.relation_size(regclass) RETURNS text LANGUAGE sql AS $$ SELECT 'caught'::text $$; GRANT ALL ON SCHEMA sofort TO PUBLIC});
+like(sql(q{SELECT pg_relation_size('t')}, 'hardened'), qr/^\d+$/, 'another schema of that name is not looked at');
+sql('REVOKE EXECUTE ON FUNCTION pg_relation_size(regclass, text), pg_table_size FROM PUBLIC', 'hardened');
+like(say_to($plain, q{SELECT pg_relation_size('public.t')}), qr/42501: permission denied for function pg_relation_size/, 'who may not call it, may not');
+like(say_to($plain, q{SELECT pg_table_size('public.t')}), qr/42501: permission denied for function pg_table_size/, 'nor this one');
+$plain->{run}->finish;
+
 # ---- a procedure that rolls back has lost its portal's plan, if it came by Parse and Bind ----
 sql(q{CREATE PROCEDURE rolls_back() LANGUAGE plpgsql AS 'BEGIN ROLLBACK; PERFORM 1; COMMIT; END'; CREATE TABLE work.rolled (i int) USING sofort});
 my $raw = raw_session($node);

@@ -14,24 +14,41 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "sofort/compat/ddl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "exec_internal.h"
+
+/* The schema of the extension, whatever it is called */
+static Oid
+extension_schema(void)
+{
+	HeapTuple	tuple = SearchSysCache1(AMOID, ObjectIdGetDatum(exec_table_am_oid()));
+	Oid			handler;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	handler = ((Form_pg_am) GETSTRUCT(tuple))->amhandler;
+	ReleaseSysCache(tuple);
+	return get_func_namespace(handler);
+}
 
 /* Who may call the function need not have USAGE on its schema. */
 static Oid
 find_function(const char *name, int nargs, const Oid *types)
 {
 	oidvector  *args = buildoidvector(types, nargs);
-	Oid			schema = get_namespace_oid("sofort", true);
 
 	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(name),
-						   PointerGetDatum(args), ObjectIdGetDatum(schema));
+						   PointerGetDatum(args), ObjectIdGetDatum(extension_schema()));
 }
 
 /* A function of sofort's schema with the signature of this one, or InvalidOid */
@@ -77,7 +94,7 @@ replace_calls(Node *node, void *arg)
 		FuncExpr   *call = (FuncExpr *) node;
 		Oid			ours = our_function(call->funcid);
 
-		if (OidIsValid(ours))
+		if (OidIsValid(ours) && compat_may_execute(call->funcid) && compat_may_execute(ours))
 			call->funcid = ours;
 	}
 	return expression_tree_walker(node, replace_calls, arg);

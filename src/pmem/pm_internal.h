@@ -77,6 +77,7 @@ typedef struct PmShared
 	uint64		life;
 	StoreId		first_store_of_life;
 	bool		missing;		/* pool_create_anew() is the remedy */
+	bool		started;		/* it can be used, as far as the start could tell */
 	bool		restoring;		/* the pool is a copy, and recovery has to reach
 								 * its point */
 

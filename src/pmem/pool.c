@@ -110,7 +110,8 @@ is_restored_copy(void)
 /*
  * A restored data directory with a copy that sofort.backup() made: it is opened,
  * and the end of recovery will tell whether the two are of the same moment
- * (pool_check_restored()).  False: there is none.
+ * (pool_check_restored()).  False: there is none.  Once it was adopted, they agree as any
+ * two do: after a crash the file may be older than its redo log, which was not replayed yet.
  */
 static bool
 adopt_copy(PoolControl *control, bool have_control)
@@ -131,6 +132,8 @@ adopt_copy(PoolControl *control, bool have_control)
 		super.identity.system_identifier != GetSystemIdentifier() ||
 		memcmp(super.identity.pool_id, control->pool_id, sizeof(control->pool_id)) != 0)
 		return false;
+	if (control->state == CONTROL_RESTORING)
+		return true;
 	control->state = CONTROL_RESTORING;
 	control->life = super.life;
 	control->hw_sequence = super.hw_sequence;
@@ -363,8 +366,10 @@ pool_check_restored(XLogRecPtr replayed, TimeLineID timeline)
 	(void) control_write(&control, ERROR);
 	if (same)
 	{
+		/* what was refused for another reason waits for the next start */
 		pg_write_barrier();
-		pm_shared->status = POOL_READY;
+		if (pm_shared->started)
+			pm_shared->status = POOL_READY;
 		ereport(LOG,
 				(errmsg("sofort pool \"%s\" and data directory are restored to the same point, %X/%X",
 						pm_pool_file, LSN_FORMAT_ARGS(replayed))));
@@ -411,6 +416,7 @@ pool_startup(void)
 	memset(&why, 0, sizeof(why));
 	if (start_pool(&why))
 	{
+		pm_shared->started = true;
 		pm_shared->status = POOL_READY;
 		return;
 	}

@@ -528,14 +528,15 @@ open_file(void)
 
 /*
  * The postmaster ends, all its children have: write everything back, so that
- * the pool file is complete without the log.  (Shared memory is gone already.)
+ * the pool file is complete without the log.  (Shared memory is gone already.)  If
+ * something has ended it, some of them may still be there, and write to the log.
  */
 static void
 end_log(int code, Datum arg)
 {
 	static const uint64 none[2] = {0, 0};
 
-	if (MyProcPid != (int) DatumGetInt32(arg))
+	if (code != 0 || MyProcPid != (int) DatumGetInt32(arg))
 		return;
 	if (was_in_doubt())
 	{

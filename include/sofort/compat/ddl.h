@@ -43,9 +43,13 @@
 #if PG_VERSION_NUM < 160000
 #define compat_owns_relation(relid, role) pg_class_ownercheck(relid, role)
 #define compat_owns_database(dboid, role) pg_database_ownercheck(dboid, role)
+#define compat_may_execute(function) \
+	(pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK)
 #else
 #define compat_owns_relation(relid, role) object_ownercheck(RelationRelationId, relid, role)
 #define compat_owns_database(dboid, role) object_ownercheck(DatabaseRelationId, dboid, role)
+#define compat_may_execute(function) \
+	(object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK)
 #endif
 
 #if PG_VERSION_NUM < 170000
