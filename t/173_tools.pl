@@ -170,6 +170,18 @@ with_extension(postgres_fdw => sub {
 }
 is($node->verify_problems('contrib'), '', 'contrib: verify');
 
+# ---- ANALYZE of a table whose (virtual) blocks are more than a file segment has ----
+$node->safe_psql('postgres', q{CREATE TABLE many (id int, x char(1800)) USING sofort WITH (fillfactor = 10);
+	INSERT INTO many SELECT i, 'x' FROM generate_series(1, 135000) i});
+cmp_ok($node->safe_psql('postgres', q{SELECT pg_relation_size('many') / 8192}), '>', 131072, 'a table of many blocks');
+is($node->safe_psql('postgres', q{BEGIN; SET maintenance_io_concurrency = 20; SELECT count(*) FROM many; COMMIT; SHOW maintenance_io_concurrency}), "135000\n20", 'a setting stays what it is');
+$node->safe_psql('postgres', 'ALTER TABLESPACE pg_default SET (maintenance_io_concurrency = 10)');
+like($node->error_of('ANALYZE many'), $node->pg_version < 17 ? qr/^0A000: cannot analyze sofort table "many" of \d+ blocks in a tablespace with maintenance_io_concurrency$/ : qr/^$/, 'ANALYZE, prefetching by the tablespace');
+$node->safe_psql('postgres', 'ALTER TABLESPACE pg_default RESET (maintenance_io_concurrency)');
+is($node->error_of('ANALYZE many'), '', 'ANALYZE');
+is($node->safe_psql('postgres', q{SELECT reltuples BETWEEN 134000 AND 136000 FROM pg_class WHERE relname = 'many'; SHOW maintenance_io_concurrency}), "t\n" . ($node->pg_version < 18 ? 10 : 16), 'it has counted them');
+$node->safe_psql('postgres', 'DROP TABLE many');
+
 # ---- DROP EXTENSION ----
 my $stores = sql('SELECT stores FROM sofort.pool');
 like($node->error_of('DROP EXTENSION sofort', 'origin'), qr/^2BP01/, 'tables depend on the extension');

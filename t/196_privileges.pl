@@ -159,7 +159,7 @@ my $plain = session_on($node, 'plain', 'hardened');
 like(say_to($plain, q{SELECT pg_relation_size('pg_class') > 0}), qr/^t$/m, 'pg_relation_size() where functions are not for everybody');
 say_to($plain, q{CREATE FUNCTION sofort.relation_size(regclass) RETURNS text LANGUAGE sql AS $$ SELECT 'caught'::text $$; GRANT ALL ON SCHEMA sofort TO PUBLIC});
 like(sql(q{SELECT pg_relation_size('t')}, 'hardened'), qr/^\d+$/, 'another schema of that name is not looked at');
-sql('REVOKE EXECUTE ON FUNCTION pg_relation_size(regclass, text), pg_table_size FROM PUBLIC', 'hardened');
+sql('REVOKE EXECUTE ON FUNCTION pg_relation_size(regclass), pg_relation_size(regclass, text), pg_table_size FROM PUBLIC', 'hardened');
 like(say_to($plain, q{SELECT pg_relation_size('public.t')}), qr/42501: permission denied for function pg_relation_size/, 'who may not call it, may not');
 like(say_to($plain, q{SELECT pg_table_size('public.t')}), qr/42501: permission denied for function pg_table_size/, 'nor this one');
 $plain->{run}->finish;

@@ -187,7 +187,7 @@ tableam_relation_size(Relation rel, ForkNumber fork)
 	if (fork != MAIN_FORKNUM && fork != InvalidForkNumber)
 		return 0;
 	nblocks = store_tid_blocks(store_open(rel));
-	compat_no_prefetch(nblocks);
+	compat_no_prefetch(rel, nblocks);
 	return (uint64) nblocks * BLCKSZ;
 }
 

@@ -20,7 +20,10 @@
 
 #if PG_VERSION_NUM < 170000
 #include "storage/bufmgr.h"
+#include "utils/backend_progress.h"
+#include "utils/backend_status.h"
 #include "utils/guc.h"
+#include "utils/spccache.h"
 #endif
 
 /* tuple_update: which indexes need a new entry */
@@ -147,15 +150,26 @@ compat_set_vacuum_heap(IndexVacuumInfo *info, Relation heap)
  * Before 17, ANALYZE prefetches the blocks of its sample from the main fork,
  * which is empty: beyond its first 1 GB that is an error.  Called from
  * relation_size(): for such a table prefetching stays off until the end of
- * the command (ANALYZE opens a GUC nesting level of its own) or transaction.
+ * the command, which opens a GUC nesting level of its own.
  */
 static inline void
-compat_no_prefetch(BlockNumber nblocks)
+compat_no_prefetch(Relation rel, BlockNumber nblocks)
 {
 #if PG_VERSION_NUM < 170000
-	if (nblocks >= (BlockNumber) RELSEG_SIZE && maintenance_io_concurrency != 0)
+	if (nblocks < (BlockNumber) RELSEG_SIZE ||
+		(pgstat_track_activities && MyBEEntry != NULL &&
+		 MyBEEntry->st_progress_command != PROGRESS_COMMAND_ANALYZE))
+		return;
+	if (maintenance_io_concurrency != 0)
 		(void) set_config_option("maintenance_io_concurrency", "0", PGC_USERSET,
 								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (get_tablespace_maintenance_io_concurrency(rel->rd_rel->reltablespace) != 0 &&
+		pgstat_track_activities)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot analyze sofort table \"%s\" of %u blocks in a tablespace with maintenance_io_concurrency",
+						RelationGetRelationName(rel), nblocks),
+				 errhint("Reset that parameter of the tablespace, or set it to 0.")));
 #endif
 }
 
