@@ -45,18 +45,58 @@ sub resumed
 	return $s;
 }
 
-sub crash
-{
-	my @sessions = @_;
-	$node->kill9;
-	SofortNode::drop_session($_) foreach @sessions;
-	$node->start;
-	return;
-}
+sub crash { return $node->crash_and_start(@_); }
 
 sub outcome { return sql("SELECT coalesce(sofort.transaction_outcome('$_[0]'), 'unknown')"); }
 sub waiting_for_xid { return $node->wait_until("SELECT count(*) = $_[0] FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"); }
 sub clean { is($node->verify_problems, '', "$_[0]: clean"); return; }
+
+# ---- a lock of one on a version that another one has made ----
+sql(q{CREATE TABLE parent (id int PRIMARY KEY, v int) USING sofort; CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent) USING sofort;
+	INSERT INTO parent VALUES (1, 0), (2, 0), (3, 0)});
+{
+	my $maker = kept();
+	say_to($maker, 'UPDATE parent SET v = 1');
+	my $locker = kept();
+	say_to($locker, 'INSERT INTO child SELECT id, id FROM parent');
+	crash($maker, $locker);
+	my ($token, $other) = ($maker->{token}, $locker->{token});
+	$maker = resumed($token);
+	send_to($maker, 'DELETE FROM parent WHERE id = 3');
+	ok(waiting_for_xid(1), 'its maker waits for it');
+	sql(q{SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted});
+	like(answer($maker), qr/57014/, 'until it is cancelled');
+	say_to($maker, 'ROLLBACK');
+	$_->{run}->finish foreach $maker;
+	$maker = kept();
+	say_to($maker, 'UPDATE parent SET v = 1 WHERE id = 2');
+	my $second = $maker->{token};
+	crash($maker);
+	$maker = resumed($second);
+	say_to($maker, 'UPDATE parent SET v = 2 WHERE id = 2; COMMIT');
+	like($node->error_of("SET lock_timeout = 50; DELETE FROM parent WHERE id = $_"), qr/^55P03/, "others may not delete row $_") foreach 1, 2;
+	$locker = resumed($other);
+	say_to($locker, 'COMMIT');
+	is(sql('SELECT count(*), count(parent.id) FROM child LEFT JOIN parent ON parent.id = p'), '3|3', 'no child without a parent');
+	clean('locks on versions of others');
+	$_->{run}->finish foreach $maker, $locker;
+}
+{
+	sql('TRUNCATE parent, child; INSERT INTO parent VALUES (1, 0)');
+	my $maker = kept();
+	say_to($maker, 'UPDATE parent SET v = 1');
+	my $locker = kept();
+	say_to($locker, 'INSERT INTO child SELECT id, id FROM parent');
+	crash($maker, $locker);
+	my $other = $locker->{token};
+	$maker = resumed($maker->{token});
+	say_to($maker, 'COMMIT');
+	like($node->error_of('SET lock_timeout = 50; DELETE FROM parent'), qr/^55P03/, 'committed by who resumed it: others may not delete it');
+	$locker = resumed($other);
+	say_to($locker, 'COMMIT');
+	is(sql('SELECT count(*), count(parent.id) FROM child LEFT JOIN parent ON parent.id = p'), '1|1', 'no child without a parent');
+	$_->{run}->finish foreach $maker, $locker;
+}
 
 # ---- numbers of a sequence that another session's WAL gave ----
 sql(q{CREATE SEQUENCE s; CREATE TABLE n (id bigint PRIMARY KEY) USING sofort;

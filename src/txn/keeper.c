@@ -425,6 +425,7 @@ claim(void *arg)
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_KEPT, k->generation, TxnShmem->life);
 	SOFORT_STOP("kept-resume-stored");
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_KEPT), LW_EXCLUSIVE);
+	k->resumed_as = My.fxid;
 	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
 	locktable_hand_over(stand_in(k), k->slot, My.backend);
 	k->stage = KEEP_RUNNING;

@@ -195,17 +195,45 @@ range_covers(const TxnKept *k, LockTupleMode mode, StoreId store, uint64 row)
 	return r->mode == mode && r->store == store && row - r->row < r->count;
 }
 
+/* Did a transaction of an earlier life get this xid when it was resumed? */
+static bool
+was_resumed_as(uint64 fxid)
+{
+	for (uint32 i = 0; i < TxnShmem->nkept; i++)
+		if (TxnKeptOnes[i].resumed_as == fxid)
+			return true;
+	return false;
+}
+
 /*
  * Is it the version that was locked?  A row id that was freed and used again since
- * the start has a version of a transaction that began after it.
+ * the start has a version of a transaction that began after it.  (One that was kept
+ * may have made both: then a row is locked that need not be.)
  */
 static bool
 is_old_version(StoreId store, uint64 row)
 {
 	const RowWords *words = TxnOps->find_words(store, row);
-	uint64		begin = words == NULL ? WORD_EMPTY : word_read(&words->begin);
+	uint64		begin;
+	uint64		fxid;
 
-	return WORD_TAG(begin) == WORD_TAG_STAMP && WORD_XID(begin) <= TxnShmem->old_mark;
+	if (words == NULL)
+		return false;
+	for (;;)
+	{
+		begin = word_read(&words->begin);
+		if (WORD_TAG(begin) == WORD_TAG_STAMP)
+			fxid = WORD_XID(begin);
+		else if (WORD_TAG(begin) != WORD_TAG_PROGRESS)
+			return false;
+		else if (!slot_transaction(WORD_SLOT(begin), WORD_GENERATION(begin), &fxid))
+		{
+			if (word_read(&words->begin) == begin)
+				return false;
+			continue;			/* stamped meanwhile, and the slot is another's */
+		}
+		return fxid <= TxnShmem->old_mark || was_resumed_as(fxid);
+	}
 }
 
 static void

@@ -200,6 +200,7 @@ typedef struct TxnKept
 	pg_atomic_uint32 takers;	/* sessions that are about to resume it */
 
 	/* what it has of earlier lives: written under TXN_LWLOCK_KEPT */
+	uint64		resumed_as;		/* its xid in this life, also when it has ended */
 	bool		continued;		/* something, perhaps */
 	bool		has_locks;		/* row locks, perhaps */
 	bool		sorted;			/* the arrays below, in DRAM, are complete */
