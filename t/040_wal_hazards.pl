@@ -23,10 +23,7 @@ $node->start;
 
 sub crash
 {
-	my @sessions = @_;
-	$node->kill9;
-	SofortNode::drop_session($_) foreach @sessions;
-	$node->start;
+	$node->crash_and_start(@_);
 	warm();
 	return;
 }

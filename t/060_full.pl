@@ -131,6 +131,17 @@ is($node->safe_psql('postgres', 'INSERT INTO wide (c1, c1600) VALUES (1, 1600) R
 is($node->error_of('ALTER TABLE wide ADD COLUMN c1601 int'), '54011: tables can have at most 1600 columns', '1601 columns');
 is($node->safe_psql('postgres', 'SELECT c1600 FROM wide'), 1600, '1600 columns: the row is there');
 
+# entries whose comparison fails: their tuples are given back
+{
+	$node->safe_psql('postgres', q{CREATE TABLE arrays (a json[]) USING sofort; CREATE INDEX arrays_a ON arrays USING sofort_index (a); INSERT INTO arrays VALUES ('{1}')});
+	my $fail = q{DO $$ DECLARE x text; BEGIN SELECT string_agg(md5(i::text), '') INTO x FROM generate_series(1, 60) i;
+		FOR i IN 1 .. 1000 LOOP BEGIN INSERT INTO arrays SELECT ARRAY[to_json(x || i)]; RAISE 'it can be compared'; EXCEPTION WHEN undefined_function THEN NULL; END; END LOOP; END $$};
+	my $before = $node->safe_psql('postgres', "$fail; SELECT dram_used FROM sofort.pool");
+	my $after = $node->safe_psql('postgres', "$fail; SELECT dram_used FROM sofort.pool");
+	cmp_ok($after - $before, '<', 500_000, 'entries that fail leave nothing behind');
+	$node->safe_psql('postgres', 'DROP TABLE arrays');
+}
+
 # rows of more than 64 kB: on heap most columns must be NULL
 foreach my $am (qw(heap sofort))
 {

@@ -18,14 +18,7 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 sub used { return sql('SELECT used_bytes FROM sofort.pool'); }
 sub stores { return sql('SELECT stores FROM sofort.pool'); }
 
-sub crash
-{
-	my @sessions = @_;
-	$node->kill9;
-	SofortNode::drop_session($_) foreach @sessions;
-	$node->start;
-	return;
-}
+sub crash { return $node->crash_and_start(@_); }
 
 # ---- a crashed CREATE, and its relfilenumber given out again ----
 {

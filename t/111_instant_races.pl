@@ -73,16 +73,9 @@ sql(q{
 	INSERT INTO p VALUES (0, NULL, NULL);
 	INSERT INTO c SELECT i, i, 0 FROM generate_series(1, 500) i});
 
-sub crash_and_start
-{
-	$node->kill9;
-	$node->start;
-	return;
-}
-
 # ---- one session ----
 
-crash_and_start();
+$node->crash_and_start;
 is(sql("SELECT v FROM p WHERE id = 2990"), '90', 'look-up');
 is(status('p_pkey'), 'partial', 'the index is not complete');
 like($node->error_of("INSERT INTO p VALUES (2990, 'x', 1)"), qr/^23505/, 'unique violation, old row');
@@ -114,7 +107,7 @@ is(status('p_k_key'), 'partial', 'the others are as they were');
 is($node->verify_problems, '', 'verify');
 
 # An error inside an epoch that is caught: the session that goes on waits for nobody's epoch, least its own
-crash_and_start();
+$node->crash_and_start;
 {
 	my $s = session();
 	$node->arm('unique-old-rows', 'error');
@@ -129,7 +122,7 @@ crash_and_start();
 
 # ---- two sessions ----
 
-crash_and_start();
+$node->crash_and_start;
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	my $id = $end eq 'COMMIT' ? 10 + 600 : 11 + 600;
@@ -149,7 +142,7 @@ is(status('p_pkey'), 'partial', 'all that without a complete index');
 # The index becomes ready while an insert waits: what it waits for is in the tree then.
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
-	crash_and_start();
+	$node->crash_and_start;
 	my $id = $end eq 'COMMIT' ? 620 : 621;
 	my ($a, $b) = (session(), session());
 	say_to($a, "BEGIN; DELETE FROM p WHERE id = $id");
@@ -166,7 +159,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 }
 
 # Two inserts of one new key, the first of which is looking at old rows
-crash_and_start();
+$node->crash_and_start;
 {
 	my ($a, $b) = (session(), session());
 	$node->arm('unique-old-rows', 'wait');
@@ -205,7 +198,7 @@ crash_and_start();
 }
 
 # VACUUM, REINDEX and DROP wait for a rebuild step
-crash_and_start();
+$node->crash_and_start;
 is(rebuild('p_pkey', 3), 'worked', 'three segments');
 sql("DELETE FROM p WHERE id BETWEEN 1000 AND 1500");
 {
@@ -224,10 +217,10 @@ sql("DELETE FROM p WHERE id BETWEEN 1000 AND 1500");
 	is($node->verify_problems, '', 'verify');
 }
 
-crash_and_start();
+$node->crash_and_start;
 sql("CREATE TABLE d (a int, b int) USING sofort; INSERT INTO d SELECT i, i FROM generate_series(1, 2000) i;
 	CREATE INDEX d_a ON d USING sofort_index (a); CREATE INDEX d_b ON d USING sofort_index (b)");
-crash_and_start();
+$node->crash_and_start;
 foreach my $point ('rebuild-block', 'rebuild-merge', 'rebuild-draining')
 {
 	# a process that gives up leaves the rest to the next one
@@ -259,7 +252,7 @@ is(rebuild('d_a', 0), 'finished', 'another one finishes it');
 sql("CREATE TABLE h (id int PRIMARY KEY, a int, b int) USING sofort; INSERT INTO h SELECT i, i, i FROM generate_series(1, 600) i;
 	UPDATE h SET b = b + 10000; UPDATE h SET a = a + 1 WHERE id % 2 = 0; CREATE INDEX h_b ON h USING sofort_index (b)");
 sql("UPDATE h SET a = 0 WHERE id = 17");
-crash_and_start();
+$node->crash_and_start;
 foreach my $state ('partial', 'in part', 'ready')
 {
 	rebuild('h_b', 2) if $state eq 'in part';
@@ -278,7 +271,7 @@ sql("CREATE TABLE heap (a int) USING heap; CREATE TABLE g (id int, a int, b int)
 sql("BEGIN; INSERT INTO heap VALUES (1); PREPARE TRANSACTION 'holds the horizon'");
 sql("UPDATE g SET b = b + 10000; CREATE INDEX g_a ON g USING sofort_index (a);
 	CREATE INDEX g_b ON g USING sofort_index (b); CREATE INDEX g_b0 ON g USING sofort_index ((b + 0))");
-crash_and_start();
+$node->crash_and_start;
 foreach my $column ('b', 'b + 0')
 {
 	is(sql("SELECT id FROM g WHERE $column = 10077"), '77', "index on $column: the new key");
@@ -297,7 +290,7 @@ sql(q{
 	INSERT INTO q SELECT i, lpad(i::text, 15, '0'), 0 FROM generate_series(1, 6000) i});
 sql('DELETE FROM q WHERE k % 7 = 1');
 sql(q{INSERT INTO q SELECT i, lpad(i::text, 15, '0'), 1 FROM generate_series(1, 6000, 7) i; ANALYZE q});
-crash_and_start();
+$node->crash_and_start;
 sub dram_bytes { return sql("SELECT dram_bytes FROM sofort.indexes WHERE index = '$_[0]'::regclass"); }
 foreach my $case ([ 'q_pkey', 'k = 5000', 'k = 7000' ], [ 'q_t_key', q{t = '000000000005000'}, q{t = '000000000007000'} ])
 {
@@ -343,7 +336,7 @@ is($node->verify_problems, '', 'verify');
 
 # ---- crashes ----
 
-crash_and_start();
+$node->crash_and_start;
 foreach my $point ('rebuild-begun', 'rebuild-segment-done', 'rebuild-merged', 'rebuild-draining', 'rebuild-drained', 'rebuild-switched')
 {
 	$node->crash_at($point, "BEGIN; INSERT INTO p VALUES (20000, 'lost', 0); SELECT sofort_test.rebuild('p_v', 0)");
@@ -356,7 +349,7 @@ is($node->verify_problems, '', 'verify');
 # ---- synchronous: waiting can be cancelled; workers do it all ----
 
 $node->append_conf('postgresql.conf', 'sofort.recovery_mode = synchronous');
-crash_and_start();
+$node->crash_and_start;
 {
 	my $a = session();
 	$node->arm('rebuild-merge', 'wait');
@@ -369,7 +362,7 @@ crash_and_start();
 foreach my $mode ('synchronous', 'instant')
 {
 	$node->append_conf('postgresql.conf', "sofort.recovery_mode = $mode\nsofort.recovery_workers = 2");
-	crash_and_start();
+	$node->crash_and_start;
 	ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), "$mode: workers finish");
 	is(sql("SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'"), '0', "$mode: all indexes are ready");
 	is(sql("SELECT mode || structures_left || failures FROM sofort.recovery"), "${mode}00", "$mode: view");

@@ -98,6 +98,18 @@ foreach my $point ('prepare-durable', 'commit-stamped', $ENV{SOFORT_LONG} ? ('pr
 	$node->safe_psql('postgres', 'DELETE FROM s; DELETE FROM h');
 }
 
+# an index of which ALTER INDEX says that it is to lie in the pool: such a tree would outlive the table's rows
+$node->safe_psql('postgres', q{CREATE UNLOGGED TABLE placed (a int UNIQUE, b int) USING sofort; ALTER INDEX placed_a_key SET (placement = pmem)});
+$node->restart;
+$node->safe_psql('postgres', q{INSERT INTO placed SELECT i, i FROM generate_series(1, 1000) i});
+$node->kill9;
+$node->start;
+$node->safe_psql('postgres', q{INSERT INTO placed SELECT i, i FROM generate_series(5001, 6000) i});
+is($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM placed WHERE a < 5000; SELECT count(*) FROM placed WHERE a > 5000}), "0\n1000", 'an index to be placed in the pool has no entries from before the crash');
+is($node->safe_psql('postgres', q{SELECT placement FROM sofort.indexes WHERE index = 'placed_a_key'::regclass}), 'dram', 'it is not there');
+like($node->error_of('REINDEX INDEX placed_a_key'), qr/^0A000/, 'REINDEX says so');
+$node->safe_psql('postgres', 'DROP TABLE placed');
+
 # a table made by a transaction that did not come to its end
 ok($node->crash_at('prepare-durable', 'BEGIN; CREATE UNLOGGED TABLE never (i int) USING sofort; INSERT INTO never VALUES (1); COMMIT;', undef, 'SELECT 1;'),
 	'killed in CREATE');

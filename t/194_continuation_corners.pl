@@ -38,14 +38,7 @@ sub resumed
 	return $s;
 }
 
-sub crash
-{
-	my @sessions = @_;
-	$node->kill9;
-	SofortNode::drop_session($_) foreach @sessions;
-	$node->start;
-	return;
-}
+sub crash { return $node->crash_and_start(@_); }
 
 sub outcome { return sql("SELECT coalesce(sofort.transaction_outcome('$_[0]'), 'unknown')"); }
 sub clean { is($node->verify_problems, '', "$_[0]: clean"); return; }

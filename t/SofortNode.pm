@@ -404,6 +404,16 @@ sub drop_session
 	return;
 }
 
+# The server dies with its sessions, and comes back.
+sub crash_and_start
+{
+	my ($node, @sessions) = @_;
+	$node->kill9;
+	drop_session($_) foreach @sessions;
+	$node->start;
+	return;
+}
+
 # ---- the outside witness (t/witness.c) ----
 
 sub conninfo

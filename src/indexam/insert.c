@@ -122,9 +122,8 @@ index_insert_into(const IndexKeys *keys, Tree *tree, const uint8 *entry)
 	return result;
 }
 
-/* Insert an entry that may be there already. */
-static void
-plain_insert(IndexKeys *keys, const uint8 *entry)
+static TreeResult
+insert_entry(IndexKeys *keys, const uint8 *entry)
 {
 	IndexView	view;
 	TreeResult	result;
@@ -133,6 +132,36 @@ plain_insert(IndexKeys *keys, const uint8 *entry)
 	index_view(keys, &view);
 	result = index_insert_into(keys, view.tree, entry);
 	epoch_exit();
+	return result;
+}
+
+/* Comparing may raise an error. */
+static TreeResult
+insert_entry_with_tuple(IndexKeys *keys, const uint8 *entry)
+{
+	TreeResult	result;
+
+	PG_TRY();
+	{
+		result = insert_entry(keys, entry);
+	}
+	PG_CATCH();
+	{
+		index_discard_entry(keys, entry);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/* Insert an entry that may be there already. */
+static void
+plain_insert(IndexKeys *keys, const uint8 *entry)
+{
+	TreeResult	result;
+
+	result = keys_entry_tuple(&keys->format, entry) == NULL ? insert_entry(keys, entry) :
+		insert_entry_with_tuple(keys, entry);
 	if (result == TREE_DONE)
 		return;
 	index_discard_entry(keys, entry);

@@ -127,6 +127,8 @@ placement_for_rebuild(Relation index)
 	StoreHeader *store = store_find_tree(relation_locator(index));
 	TreePlacement placement = TREE_DRAM;
 
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		return TREE_DRAM;		/* whatever ALTER INDEX has accepted */
 	if (store != NULL && store->tree != PM_NULL && tree_header_problem(store) == NULL)
 		return ((TreeHeader *) pm_deref(store->tree))->placement;
 	(void) am_placement(index, &placement);
@@ -214,6 +216,8 @@ index_open_tree(IndexKeys *keys)
 
 	if (store == NULL)
 		return NULL;
+	if (keys->index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		return NULL;			/* it may be older than the crash that has emptied the table */
 	if (store_header_problem(store) != NULL)
 		tree_damaged(store_header_problem(store));
 	if ((store_flags(store) & STORE_TREE_COMPLETE) == 0)

@@ -61,19 +61,12 @@ typedef struct CachedKeys
 
 /* The format does not change but under locks that keep users away. */
 static bool
-same_format(SofortIndex *shared, const KeyFormat *format)
-{
-	return shared->format->size == format->size &&
-		memcmp(shared->format, format, format->size) == 0;
-}
-
-static bool
 is_ready(SofortIndex *shared, const KeyFormat *format)
 {
 	if (registry_state(shared) != INDEX_READY)
 		return false;
 	pg_read_barrier();
-	return same_format(shared, format);
+	return registry_has_format(shared, format);
 }
 
 static bool
@@ -82,7 +75,7 @@ is_partial(SofortIndex *shared, const KeyFormat *format)
 	if (registry_state(shared) != INDEX_PARTIAL)
 		return false;
 	pg_read_barrier();
-	return same_format(shared, format);
+	return registry_has_format(shared, format);
 }
 
 /* ---- building ---- */
@@ -181,7 +174,12 @@ try_build(IndexKeys *keys, bool *built)
 						RelationGetRelationName(keys->index)),
 				 errdetail("A function in the index's expressions or predicate reads the table.")));
 	if (registry_state(shared) == INDEX_READY)
-		registry_reset(shared); /* the index is described differently now */
+	{
+		/* if not complete just now, the index is described differently */
+		registry_reset_other_format(shared, &keys->format);
+		if (is_ready(shared, &keys->format))
+			return true;
+	}
 	if (!pg_atomic_compare_exchange_u32(&shared->state, &missing, INDEX_BUILDING))
 		return false;
 	pm_prepare_process();
@@ -250,10 +248,10 @@ begin_partial(IndexKeys *keys)
 
 	ItemPointerSet(&lock, 0, 1);
 	LockTuple(keys->index, &lock, ExclusiveLock);
-	if (!is_ready(shared, &keys->format) && !is_partial(shared, &keys->format))
+	/* (in this order: what was partial may be ready by now) */
+	if (!is_partial(shared, &keys->format) && !is_ready(shared, &keys->format))
 	{
-		if (registry_state(shared) == INDEX_READY || registry_state(shared) == INDEX_PARTIAL)
-			registry_reset(shared);
+		registry_reset_other_format(shared, &keys->format);
 		heap = table_open(keys->index->rd_index->indrelid, AccessShareLock);
 		am_check_table(heap);
 		partial_begin(keys, heap);

@@ -334,9 +334,17 @@ tree_registry_attach(Relation index)
 	return shared_publish(locator, RelationGetRelid(index));
 }
 
+bool
+registry_has_format(SofortIndex *shared, const KeyFormat *format)
+{
+	const KeyFormat *has = *(KeyFormat *volatile *) &shared->format;
+
+	return has != NULL && has->size == format->size && memcmp(has, format, format->size) == 0;
+}
+
 /* Views look at trees under the lock of the entry: take the tree away there. */
-void
-registry_reset(SofortIndex *shared)
+static void
+reset(SofortIndex *shared, const KeyFormat *unless)
 {
 	RegistryEntry *entry = dshash_find(table, &shared->locator, true);
 	Tree	   *tree = shared->tree;
@@ -344,6 +352,14 @@ registry_reset(SofortIndex *shared)
 	PartialIndex *partial = shared->partial;
 	PartialIndex *retired = shared->retired;
 
+	if (unless != NULL &&
+		((registry_state(shared) != INDEX_READY && registry_state(shared) != INDEX_PARTIAL) ||
+		 registry_has_format(shared, unless)))
+	{
+		if (entry != NULL)
+			dshash_release_lock(table, entry);
+		return;
+	}
 	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
 	shared->tree = NULL;
 	shared->format = NULL;
@@ -356,6 +372,22 @@ registry_reset(SofortIndex *shared)
 		tree_destroy(tree);
 	if (format != NULL)
 		arena_free(format);
+}
+
+void
+registry_reset(SofortIndex *shared)
+{
+	reset(shared, NULL);
+}
+
+/*
+ * What is partial may become ready at any time, and of a parallel group several may
+ * have the build lock: the decision is made where the tree is taken away.
+ */
+void
+registry_reset_other_format(SofortIndex *shared, const KeyFormat *format)
+{
+	reset(shared, format);
 }
 
 static KeyFormat *

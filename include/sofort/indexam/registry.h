@@ -88,6 +88,10 @@ extern LWLock *registry_grow_lock(StoreId store);
 /* Forget the tree, or what there is of it; nobody else uses it. */
 extern void registry_reset(SofortIndex *shared);
 
+/* Only if there is a tree, or a partial index, of another format; under the build lock. */
+extern void registry_reset_other_format(SofortIndex *shared, const KeyFormat *format);
+extern bool registry_has_format(SofortIndex *shared, const KeyFormat *format);
+
 static inline IndexTreeState
 registry_state(SofortIndex *shared)
 {
