@@ -16,8 +16,10 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "sofort/compat/ddl.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/store.h"
+#include "sofort/tableam/tableam.h"
 #include "sofort/txn/kept.h"
 #include "sofort/txn/txn.h"
 #include "utils/inval.h"
@@ -367,9 +369,23 @@ exec_subxact_callback(SubXactEvent event, SubTransactionId sub, SubTransactionId
 		continuation_abort_sub();
 }
 
+/* Is nobody going to search the table in its place? */
+static bool
+index_is_complete(Relation index)
+{
+	IndexamStats stats;
+
+	if (index->rd_rel->relam != exec_index_am_oid())
+		return true;
+	indexam_stats(index, &stats);
+	return strcmp(stats.state, "ready") == 0;
+}
+
 void
 exec_init(void)
 {
+	tableam_index_is_complete = index_is_complete;
+
 	DefineCustomEnumVariable("sofort.default_index",
 							 "Index access method of PRIMARY KEY and UNIQUE on sofort tables.",
 							 "CREATE INDEX without USING makes a btree in any case.",

@@ -81,6 +81,7 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 	{
 		uint32		code = code_get(p, attr->width);
 		const char *element;
+		PMPtr		reference;
 
 		if (code >= count)
 		{
@@ -94,10 +95,9 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 			values[i] = fetch_att(element, true, attr->attlen);
 		else if (attr->attlen > 0)
 			values[i] = PointerGetDatum(element);
-		else if (*(const PMPtr *) element != PM_NULL)
-			values[i] = PointerGetDatum(attr->attlen == -1 ?
-										varlena_deref(*(const PMPtr *) element) :
-										pm_deref(*(const PMPtr *) element));
+		else if ((reference = *(const volatile PMPtr *) element) != PM_NULL)
+			values[i] = PointerGetDatum(attr->attlen == -1 ? varlena_deref(reference) :
+										pm_deref(reference));
 		else if (state[i] == STORE_VALUE)
 			state[i] = STORE_NO_ROW;	/* the value of dead rows alone was freed */
 	}

@@ -224,9 +224,32 @@ free_unlinked(StoreShared *shared, DictIndex *index)
 	stop_marking(shared, index);
 }
 
+/*
+ * Who searches the table in place of an index that is not complete decodes whole
+ * blocks, with the values of rows that are dead to all.  He is in an epoch.
+ */
+static bool
+nobody_looks_at_dead(DictIndex *index, bool complete)
+{
+	if (!complete)
+		index->complete_epoch = 0;
+	else if (index->complete_epoch == 0)
+		index->complete_epoch = epoch_advance();
+	return complete && epoch_passed(index->complete_epoch);
+}
+
+static void
+free_if_possible(StoreShared *shared, DictIndex *index, uint64 horizon, bool complete)
+{
+	/* a reader's xmin may be the next transaction id */
+	if (nobody_looks_at_dead(index, complete) && index->step == DICT_UNLINKED &&
+		horizon > index->wait_for)
+		free_unlinked(shared, index);
+}
+
 /* Before VACUUM looks at the rows. */
 void
-store_vacuum_begin(Relation rel, StoreDesc *store)
+store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 {
 	StoreShared *shared = store->shared;
 	Bitmapset  *indexed = compat_indexed_attrs(rel);
@@ -248,9 +271,7 @@ store_vacuum_begin(Relation rel, StoreDesc *store)
 		if (index->step == DICT_UNLINKED && !index->use->in_keys &&
 			is_in_keys(store, indexed, index))
 			stop_marking(shared, index);
-		/* a reader's xmin may be the next transaction id */
-		if (index->step == DICT_UNLINKED && horizon > index->wait_for)
-			free_unlinked(shared, index);
+		free_if_possible(shared, index, horizon, complete);
 		if (index->step == DICT_IDLE && is_due(index))
 		{
 			start_marking(shared, index);
@@ -292,7 +313,7 @@ unlink_unused(StoreShared *shared, DictIndex *index)
 
 /* After VACUUM has looked at all rows. */
 void
-store_vacuum_end(StoreDesc *store)
+store_vacuum_end(StoreDesc *store, bool complete)
 {
 	StoreShared *shared = store->shared;
 	DictIndex  *index;
@@ -302,7 +323,6 @@ store_vacuum_end(StoreDesc *store)
 	{
 		if (index->step == DICT_COUNTING)
 			unlink_unused(shared, index);
-		if (index->step == DICT_UNLINKED && txn_horizon(NULL) > index->wait_for)
-			free_unlinked(shared, index);
+		free_if_possible(shared, index, txn_horizon(NULL), complete);
 	}
 }

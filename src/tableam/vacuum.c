@@ -24,6 +24,7 @@
 #include "postmaster/autovacuum.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/tableam/callbacks.h"
+#include "sofort/tableam/tableam.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
 #include "utils/lsyscache.h"
@@ -33,6 +34,8 @@
 
 /* Orphans of crashed CREATEs are looked for at most this often, per backend. */
 #define ORPHAN_INTERVAL_MS		60000
+
+bool		(*tableam_index_is_complete) (Relation index) = NULL;
 
 typedef struct VacuumState
 {
@@ -64,6 +67,16 @@ typedef struct VacuumState
 	int64		recently_dead;
 } VacuumState;
 
+/* None of its indexes is being rebuilt, or waits for that. */
+static bool
+indexes_are_complete(const VacuumState *vac)
+{
+	for (int i = 0; i < vac->nindexes; i++)
+		if (tableam_index_is_complete != NULL && !tableam_index_is_complete(vac->indexes[i]))
+			return false;
+	return true;
+}
+
 static void
 open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 			BufferAccessStrategy strategy)
@@ -77,10 +90,10 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	vac->horizon = txn_horizon(rel);
 	store_lock_roots(rel);
-	store_vacuum_begin(rel, vac->store);
+	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
+	store_vacuum_begin(rel, vac->store, indexes_are_complete(vac));
 	vac->nblocks = store_tid_blocks(vac->store);
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
-	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
 	vac->index_stats = palloc0((vac->nindexes + 1) * sizeof(IndexBulkDeleteResult *));
 
 	work_mem = AmAutoVacuumWorkerProcess() && autovacuum_work_mem != -1 ?
@@ -267,7 +280,7 @@ prune_table(VacuumState *vac)
 		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block + 1);
 		compat_progress_dead(vac->ndead);
 	}
-	store_vacuum_end(vac->store);
+	store_vacuum_end(vac->store, indexes_are_complete(vac));
 	free_dead_rows(vac);
 	pfree(result);
 }

@@ -519,10 +519,11 @@ extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block,
 
 /*
  * Values of dictionaries that no row uses: "begin" before the number of blocks
- * is asked for, "end" after all of them were pruned.
+ * is asked for, "end" after all of them were pruned.  complete: nobody begins to
+ * search the table in place of one of its indexes, and looks at values of dead rows.
  */
-extern void store_vacuum_begin(Relation rel, StoreDesc *store);
-extern void store_vacuum_end(StoreDesc *store);
+extern void store_vacuum_begin(Relation rel, StoreDesc *store, bool complete);
+extern void store_vacuum_end(StoreDesc *store, bool complete);
 
 /* Index entries are gone and their removal is durable: free the rows (their
  * whole chains), values by reference too.  Ids are quarantined until every

@@ -17,6 +17,12 @@ extern void tableam_init(void);
 /* The routine that sofort_handler() returns. */
 extern const TableAmRoutine *tableam_routine(void);
 
+/*
+ * Set by who knows indexes: is it one that nobody searches the table for, because
+ * all of it is there?  (Index access methods lie above.)
+ */
+extern bool (*tableam_index_is_complete) (Relation index);
+
 /* Is this a table (or materialized view) of ours? */
 static inline bool
 tableam_is_sofort(Relation rel)
