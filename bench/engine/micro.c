@@ -55,9 +55,9 @@ check_range(int64 first, int64 last, int64 n)
 }
 
 static int32
-random_key(BenchRandom *r, int64 first, int64 last)
+random_key(Random *r, int64 first, int64 last)
 {
-	return (int32) (first + (int64) bench_random(r, 0, (uint64) (last - first)));
+	return (int32) (first + (int64) random_between(r, 0, (uint64) (last - first)));
 }
 
 static double
@@ -76,7 +76,7 @@ bench_index_lookups(PG_FUNCTION_ARGS)
 	int64		first = PG_GETARG_INT64(1);
 	int64		last = PG_GETARG_INT64(2);
 	int64		n = PG_GETARG_INT64(3);
-	BenchRandom r = {.state = (uint64) PG_GETARG_INT64(4)};
+	Random r = {.state = (uint64) PG_GETARG_INT64(4)};
 	Relation	rel;
 	Relation	index = open_int4_index(PG_GETARG_OID(0), AccessShareLock, &rel);
 	IndexScanDesc scan;
@@ -119,7 +119,7 @@ bench_index_inserts(PG_FUNCTION_ARGS)
 	int64		first = PG_GETARG_INT64(1);
 	int64		last = PG_GETARG_INT64(2);
 	int64		n = PG_GETARG_INT64(3);
-	BenchRandom r = {.state = (uint64) PG_GETARG_INT64(4)};
+	Random r = {.state = (uint64) PG_GETARG_INT64(4)};
 	Relation	rel;
 	Relation	index = open_int4_index(PG_GETARG_OID(0), RowExclusiveLock, &rel);
 	IndexInfo  *info = BuildIndexInfo(index);

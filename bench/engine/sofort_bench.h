@@ -16,6 +16,8 @@
 
 #include "sofort/compat/compat.h"
 
+#include "../random.h"
+
 #define BENCH_MAGIC			UINT64CONST(0x31484342544c4f53)
 #define BENCH_MAX_WORKERS	64
 #define BENCH_BIN_US		10000
@@ -67,23 +69,7 @@ extern PGDLLEXPORT void bench_worker_main(Datum arg);
 
 /* tatp.c: within a transaction, with an active snapshot.  False: the outcome is
  * no success (a missing row or duplicate key). */
-typedef struct BenchRandom
-{
-	uint64		state;
-} BenchRandom;
-
-static inline uint64
-bench_random(BenchRandom *r, uint64 lo, uint64 hi)
-{
-	uint64		z = (r->state += UINT64CONST(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64CONST(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64CONST(0x94D049BB133111EB);
-	z ^= z >> 31;
-	return lo + (uint64) (((unsigned __int128) z * (hi - lo + 1)) >> 64);
-}
-
 extern void tatp_open(Oid schema, int32 subscribers);
-extern bool tatp_run(TatpTransaction which, BenchRandom *r);
+extern bool tatp_run(TatpTransaction which, Random *r);
 
 #endif							/* SOFORT_BENCH_H */

@@ -28,6 +28,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "../tatp/keys.h"
+
 #define SF_TYPES		4
 #define NUMBER_DIGITS	15
 
@@ -64,7 +66,6 @@ static int	data_a_att;
 static int	end_time_att;
 
 static uint64 nsubscribers;
-static uint64 nurand_a;
 
 /* ---- looking up names, once ---- */
 
@@ -136,16 +137,14 @@ tatp_open(Oid schema, int32 subscribers)
 	data_a_att = attribute(special_facility.oid, "data_a");
 	end_time_att = attribute(call_forwarding.oid, "end_time");
 	nsubscribers = subscribers;
-	nurand_a = subscribers <= 1000000 ? 65535 : subscribers <= 10000000 ? 1048575 : 2097151;
 }
 
 /* ---- keys ---- */
 
 static int32
-any_subscriber(BenchRandom *r)
+any_subscriber(Random *r)
 {
-	return (int32) ((bench_random(r, 0, nurand_a) | bench_random(r, 1, nsubscribers)) %
-					nsubscribers) + 1;
+	return (int32) tatp_any_subscriber(r, nsubscribers);
 }
 
 /* sub_nbr: 15 digits, as a text datum in the buffer */
@@ -330,7 +329,7 @@ get_row(BenchTable *t, ScanKey keys, int nkeys)
 }
 
 static bool
-get_subscriber_data(BenchRandom *r)
+get_subscriber_data(Random *r)
 {
 	ScanKeyData keys[1];
 
@@ -339,22 +338,22 @@ get_subscriber_data(BenchRandom *r)
 }
 
 static bool
-get_access_data(BenchRandom *r)
+get_access_data(Random *r)
 {
 	ScanKeyData keys[2];
 
 	int4_key(&keys[0], 1, any_subscriber(r));
-	int2_key(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, (int16) bench_random(r, 1, 4));
+	int2_key(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, (int16) random_between(r, 1, 4));
 	return get_row(&access_info, keys, 2);
 }
 
 static bool
-get_new_destination(BenchRandom *r)
+get_new_destination(Random *r)
 {
 	int32		s_id = any_subscriber(r);
-	int16		sf_type = (int16) bench_random(r, 1, SF_TYPES);
-	int16		start_time = (int16) (bench_random(r, 0, 2) * 8);
-	int16		end_time = (int16) bench_random(r, 1, 24);
+	int16		sf_type = (int16) random_between(r, 1, SF_TYPES);
+	int16		start_time = (int16) (random_between(r, 0, 2) * 8);
+	int16		end_time = (int16) random_between(r, 1, 24);
 	ScanKeyData keys[3];
 	Access		a;
 	bool		active;
@@ -380,7 +379,7 @@ get_new_destination(BenchRandom *r)
 }
 
 static bool
-update_location(BenchRandom *r)
+update_location(Random *r)
 {
 	NumberBuffer number;
 	ScanKeyData keys[1];
@@ -391,13 +390,13 @@ update_location(BenchRandom *r)
 				number_datum(any_subscriber(r), &number));
 	access_begin(&a, &subscriber, subscriber.by_number, RowExclusiveLock, keys, 1);
 	updated = access_next(&a) &&
-		update_column(&a, vlr_location_att, Int64GetDatum(bench_random(r, 1, PG_UINT32_MAX)));
+		update_column(&a, vlr_location_att, Int64GetDatum(random_between(r, 1, PG_UINT32_MAX)));
 	access_end(&a);
 	return updated;
 }
 
 static bool
-update_subscriber_data(BenchRandom *r)
+update_subscriber_data(Random *r)
 {
 	int32		s_id = any_subscriber(r);
 	ScanKeyData keys[2];
@@ -407,16 +406,16 @@ update_subscriber_data(BenchRandom *r)
 	int4_key(&keys[0], 1, s_id);
 	access_begin(&a, &subscriber, subscriber.primary, RowExclusiveLock, keys, 1);
 	updated = access_next(&a) &&
-		update_column(&a, bit_1_att, Int16GetDatum(bench_random(r, 0, 1)));
+		update_column(&a, bit_1_att, Int16GetDatum(random_between(r, 0, 1)));
 	access_end(&a);
 	if (!updated)
 		return false;
 
 	CommandCounterIncrement();
-	int2_key(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, (int16) bench_random(r, 1, SF_TYPES));
+	int2_key(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, (int16) random_between(r, 1, SF_TYPES));
 	access_begin(&a, &special_facility, special_facility.primary, RowExclusiveLock, keys, 2);
 	updated = access_next(&a) &&
-		update_column(&a, data_a_att, Int16GetDatum(bench_random(r, 0, 255)));
+		update_column(&a, data_a_att, Int16GetDatum(random_between(r, 0, 255)));
 	access_end(&a);
 	return updated;
 }
@@ -484,11 +483,11 @@ insert_row(BenchTable *t)
  * access methods should see; a worker that is overtaken gets the error.
  */
 static bool
-insert_call_forwarding(BenchRandom *r)
+insert_call_forwarding(Random *r)
 {
 	int32		s_id = any_subscriber(r);
-	int16		sf_type = (int16) bench_random(r, 1, SF_TYPES);
-	int16		start_time = (int16) (bench_random(r, 0, 2) * 8);
+	int16		sf_type = (int16) random_between(r, 1, SF_TYPES);
+	int16		start_time = (int16) (random_between(r, 0, 2) * 8);
 	NumberBuffer number;
 	TupleTableSlot *slot = call_forwarding.written;
 	ScanKeyData keys[3];
@@ -508,8 +507,8 @@ insert_call_forwarding(BenchRandom *r)
 	slot->tts_values[0] = Int32GetDatum(s_id);
 	slot->tts_values[1] = Int16GetDatum(sf_type);
 	slot->tts_values[2] = Int16GetDatum(start_time);
-	slot->tts_values[3] = Int16GetDatum(start_time + (int16) bench_random(r, 1, 8));
-	slot->tts_values[4] = number_datum(bench_random(r, 0, UINT64CONST(999999999999999)), &number);
+	slot->tts_values[3] = Int16GetDatum(start_time + (int16) random_between(r, 1, 8));
+	slot->tts_values[4] = number_datum(random_between(r, 0, UINT64CONST(999999999999999)), &number);
 	ExecStoreVirtualTuple(slot);
 	insert_row(&call_forwarding);
 	ExecClearTuple(slot);
@@ -519,7 +518,7 @@ insert_call_forwarding(BenchRandom *r)
 }
 
 static bool
-delete_call_forwarding(BenchRandom *r)
+delete_call_forwarding(Random *r)
 {
 	int32		s_id = any_subscriber(r);
 	ScanKeyData keys[3];
@@ -529,8 +528,8 @@ delete_call_forwarding(BenchRandom *r)
 	if (!find_subscriber(s_id))
 		return false;
 	int4_key(&keys[0], 1, s_id);
-	int2_key(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, (int16) bench_random(r, 1, SF_TYPES));
-	int2_key(&keys[2], 3, BTEqualStrategyNumber, F_INT2EQ, (int16) (bench_random(r, 0, 2) * 8));
+	int2_key(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, (int16) random_between(r, 1, SF_TYPES));
+	int2_key(&keys[2], 3, BTEqualStrategyNumber, F_INT2EQ, (int16) (random_between(r, 0, 2) * 8));
 	access_begin(&a, &call_forwarding, call_forwarding.primary, RowExclusiveLock, keys, 3);
 	deleted = access_next(&a) && delete_row(&a);
 	access_end(&a);
@@ -538,7 +537,7 @@ delete_call_forwarding(BenchRandom *r)
 }
 
 bool
-tatp_run(TatpTransaction which, BenchRandom *r)
+tatp_run(TatpTransaction which, Random *r)
 {
 	switch (which)
 	{

@@ -33,9 +33,9 @@ clock_ns(void)
 }
 
 static TatpTransaction
-choose(const BenchRun *run, BenchRandom *r)
+choose(const BenchRun *run, Random *r)
 {
-	uint32		dice = (uint32) bench_random(r, 0, 99);
+	uint32		dice = (uint32) random_between(r, 0, 99);
 	int			which = 0;
 
 	while (dice >= run->weights[which])
@@ -56,7 +56,7 @@ known_outcome(int sqlstate)
 }
 
 static bool
-run_transaction(TatpTransaction which, BenchRandom *r)
+run_transaction(TatpTransaction which, Random *r)
 {
 	volatile bool success = false;
 	MemoryContext context = CurrentMemoryContext;
@@ -90,7 +90,7 @@ static void
 run_until_end(BenchRun *run, uint32 number)
 {
 	BenchBin   *bins = &run->bins[(Size) number * run->nbins];
-	BenchRandom r = {.state = run->seed * BENCH_MAX_WORKERS + number};
+	Random r = {.state = run->seed * BENCH_MAX_WORKERS + number};
 	int64		before = clock_ns();
 	int64		offset_us = bench_now_us() - before / 1000;
 	uint32		n = 0;

@@ -76,7 +76,7 @@ static const char *conninfo;
 static PGconn *conn;
 static PGresult *result;
 static Shared *shared;
-static uint64_t random_state;
+Random		random_stream;
 static int64_t start_us;
 static int64_t end_us;
 static uint32_t nbins;
@@ -111,18 +111,6 @@ clock_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* splitmix64 */
-uint64_t
-rnd(uint64_t lo, uint64_t hi)
-{
-	uint64_t	z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	z ^= z >> 31;
-	return lo + (uint64_t) (((unsigned __int128) z * (hi - lo + 1)) >> 64);
 }
 
 /* ---- statements ---- */
@@ -201,6 +189,17 @@ Outcome
 simple(const char *sql)
 {
 	return take_result(PQexec(conn, sql), sql, NULL);
+}
+
+Outcome
+end_transaction(Outcome outcome)
+{
+	Outcome		ended;
+
+	if (outcome == GONE)
+		return GONE;
+	ended = simple(outcome == SUCCESS ? "COMMIT" : "ROLLBACK");
+	return ended == SUCCESS ? outcome : ended;
 }
 
 const char *
@@ -292,7 +291,7 @@ client_main(int me, const char *mix, const char *after, long size)
 	int64_t		offset_us = now_us() - clock_ns() / 1000;
 	uint32_t	connection = 0;
 
-	random_state = (uint64_t) start_us * MAX_CLIENTS + me;
+	random_stream.state = (uint64_t) start_us * MAX_CLIENTS + me;
 	load->choose_mix(mix, size);
 	while (come_back(me, &connection))
 	{

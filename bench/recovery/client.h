@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../random.h"
+
 typedef enum Outcome
 {
 	SUCCESS,
@@ -34,8 +36,14 @@ extern const Load load_tatp;
 extern const Load load_tpcc;
 extern const Load load_uniform;
 
-/* Uniform in lo..hi; a stream of its own in every client process */
-extern uint64_t rnd(uint64_t lo, uint64_t hi);
+/* A stream of its own in every client process */
+extern Random random_stream;
+
+static inline uint64_t
+rnd(uint64_t lo, uint64_t hi)
+{
+	return random_between(&random_stream, lo, hi);
+}
 
 /*
  * Runs statement number "which" of the load.  args: one for each %-directive of
@@ -44,6 +52,9 @@ extern uint64_t rnd(uint64_t lo, uint64_t hi);
  */
 extern Outcome run(int which, int *rows, const char *format,...);
 extern Outcome simple(const char *sql);
+
+/* COMMIT what has succeeded so far, ROLLBACK what has not */
+extern Outcome end_transaction(Outcome outcome);
 extern const char *value(int row, int column);
 extern long number(int row, int column);
 

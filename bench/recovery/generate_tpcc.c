@@ -15,28 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../random.h"
+
 #define DISTRICTS	10
 #define C_LAST		157			/* C of NURand for names, while loading */
 
-static uint64_t state;
+static Random stream;
 static int	customers = 3000;
 static int	items = 100000;
 
 static void
 seed(int table, int w, int d)
 {
-	state = ((uint64_t) table * 1000003 + w) * 1009 + d;
+	stream.state = ((uint64_t) table * 1000003 + w) * 1009 + d;
 }
 
 static int
 rnd(int lo, int hi)
 {
-	uint64_t	z = (state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	z ^= z >> 31;
-	return lo + (int) (((unsigned __int128) z * (uint64_t) (hi - lo + 1)) >> 64);
+	return lo + (int) random_between(&stream, 0, (uint64_t) (hi - lo));
 }
 
 /* A random string of lo..hi characters */
@@ -151,12 +148,12 @@ new_order(int w, int d)
 static int
 line_count(int w, int d, int o)
 {
-	uint64_t	kept = state;
+	Random		kept = stream;
 	int			n;
 
-	state = (((uint64_t) w * 16 + d) * 100000 + o) * 7919;
+	stream.state = (((uint64_t) w * 16 + d) * 100000 + o) * 7919;
 	n = rnd(5, 15);
-	state = kept;
+	stream = kept;
 	return n;
 }
 

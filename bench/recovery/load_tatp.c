@@ -12,39 +12,8 @@
 #include <string.h>
 
 #include "client.h"
-
-enum Statement
-{
-	GET_SUBSCRIBER,
-	GET_DESTINATION,
-	GET_ACCESS,
-	SET_BIT,
-	SET_DATA,
-	SET_LOCATION,
-	FIND_SUBSCRIBER,
-	FIND_FACILITIES,
-	INSERT_FORWARDING,
-	DELETE_FORWARDING
-};
-
-static const char *const statements[] = {
-	"SELECT s_id, sub_nbr, bit_1, bit_2, bit_3, bit_4, bit_5, bit_6, bit_7, bit_8, bit_9, bit_10,"
-	" hex_1, hex_2, hex_3, hex_4, hex_5, hex_6, hex_7, hex_8, hex_9, hex_10,"
-	" byte2_1, byte2_2, byte2_3, byte2_4, byte2_5, byte2_6, byte2_7, byte2_8, byte2_9, byte2_10,"
-	" msc_location, vlr_location FROM subscriber WHERE s_id = $1",
-	"SELECT cf.numberx FROM special_facility sf, call_forwarding cf WHERE sf.s_id = $1 AND sf.sf_type = $2"
-	" AND sf.is_active = 1 AND cf.s_id = sf.s_id AND cf.sf_type = sf.sf_type AND cf.start_time <= $3"
-	" AND $4 < cf.end_time",
-	"SELECT data1, data2, data3, data4 FROM access_info WHERE s_id = $1 AND ai_type = $2",
-	"UPDATE subscriber SET bit_1 = $2 WHERE s_id = $1",
-	"UPDATE special_facility SET data_a = $3 WHERE s_id = $1 AND sf_type = $2",
-	"UPDATE subscriber SET vlr_location = $2 WHERE sub_nbr = $1",
-	"SELECT s_id FROM subscriber WHERE sub_nbr = $1",
-	"SELECT sf_type FROM special_facility WHERE s_id = $1",
-	"INSERT INTO call_forwarding VALUES ($1, $2, $3, $4, $5)",
-	"DELETE FROM call_forwarding WHERE s_id = $1 AND sf_type = $2 AND start_time = $3",
-	NULL
-};
+#include "../tatp/keys.h"
+#include "../tatp/statements.h"
 
 /* Per hundred, in the order of one_of() */
 static const struct
@@ -59,13 +28,11 @@ static const struct
 
 static const int *weight;
 static long subscribers;
-static uint64_t nurand_a;
 
 static bool
 choose_mix(const char *mix, long size)
 {
 	subscribers = size;
-	nurand_a = size <= 1000000 ? 65535 : size <= 10000000 ? 1048575 : 2097151;
 	for (size_t i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++)
 	{
 		if (strcmp(mix, mixes[i].name) == 0)
@@ -80,13 +47,13 @@ choose_mix(const char *mix, long size)
 static const char *const *
 get_statements(void)
 {
-	return statements;
+	return tatp_statements;
 }
 
 static long
 any_subscriber(void)
 {
-	return (long) ((rnd(0, nurand_a) | rnd(1, subscribers)) % subscribers) + 1;
+	return (long) tatp_any_subscriber(&random_stream, (uint64_t) subscribers);
 }
 
 static const char *
@@ -107,17 +74,6 @@ if_found(Outcome outcome, int rows)
 }
 
 static Outcome
-end(Outcome outcome)
-{
-	Outcome		ended;
-
-	if (outcome == GONE)
-		return GONE;
-	ended = simple(outcome == SUCCESS ? "COMMIT" : "ROLLBACK");
-	return ended == SUCCESS ? outcome : ended;
-}
-
-static Outcome
 update_subscriber_data(void)
 {
 	long		s_id = any_subscriber();
@@ -128,7 +84,7 @@ update_subscriber_data(void)
 		outcome = run(SET_BIT, NULL, "dd", s_id, (long) rnd(0, 1));
 	if (outcome == SUCCESS)
 		outcome = run(SET_DATA, &rows, "ddd", s_id, (long) rnd(1, 4), (long) rnd(0, 255));
-	return end(if_found(outcome, rows));
+	return end_transaction(if_found(outcome, rows));
 }
 
 static Outcome
@@ -146,7 +102,7 @@ insert_call_forwarding(void)
 	if (outcome == SUCCESS)
 		outcome = run(INSERT_FORWARDING, &rows, "dddds", s_id, (long) rnd(1, 4), start,
 					  start + (long) rnd(1, 8), digits(rnd(0, UINT64_C(999999999999999))));
-	return end(if_found(outcome, rows));
+	return end_transaction(if_found(outcome, rows));
 }
 
 static Outcome
@@ -160,7 +116,7 @@ delete_call_forwarding(void)
 		outcome = run(FIND_SUBSCRIBER, NULL, "s", digits(s_id));
 	if (outcome == SUCCESS)
 		outcome = run(DELETE_FORWARDING, &rows, "ddd", s_id, (long) rnd(1, 4), (long) rnd(0, 2) * 8);
-	return end(if_found(outcome, rows));
+	return end_transaction(if_found(outcome, rows));
 }
 
 static Outcome

@@ -153,17 +153,6 @@ any_last_name(void)
 	return s;
 }
 
-static Outcome
-end(Outcome outcome)
-{
-	Outcome		ended;
-
-	if (outcome == GONE)
-		return GONE;
-	ended = simple(outcome == SUCCESS ? "COMMIT" : "ROLLBACK");
-	return ended == SUCCESS ? outcome : ended;
-}
-
 /* 60 % by name (the middle one of those that have it), 40 % by id */
 static Outcome
 choose_customer(long w, long d, long *c, bool *bad_credit)
@@ -202,7 +191,7 @@ order_status(void)
 		outcome = run(LINES, &rows, "ddd", w, d, number(0, 0));
 	if (outcome == SUCCESS && rows == 0)
 		outcome = NO_SUCCESS;
-	return end(outcome);
+	return end_transaction(outcome);
 }
 
 static Outcome
@@ -221,7 +210,7 @@ stock_level(void)
 
 		outcome = run(STOCK_LEVEL, &rows, "ddddd", w, d, next, next - 20, (long) rnd(10, 20));
 	}
-	return end(outcome);
+	return end_transaction(outcome);
 }
 
 /* One line of a new order; *rollback: the item does not exist. */
@@ -297,7 +286,7 @@ new_order(void)
 
 		outcome = order_item(w, d, o, i + 1, item[i], supply, &rollback);
 	}
-	return end(outcome);
+	return end_transaction(outcome);
 }
 
 static Outcome
@@ -333,7 +322,7 @@ payment(void)
 		outcome = run(PAY_CUSTOMER, NULL, "ddds", c_w, c_d, c, amount);
 	if (outcome == SUCCESS)
 		outcome = run(ADD_HISTORY, NULL, "dddddss", c, c_d, c_w, d, w, amount, names);
-	return end(outcome);
+	return end_transaction(outcome);
 }
 
 /* The oldest order of one district; one that another delivers is left to it. */
@@ -374,7 +363,7 @@ delivery(void)
 
 	for (long d = 1; d <= DISTRICTS && outcome == SUCCESS; d++)
 		outcome = deliver_district(w, d, carrier);
-	return end(outcome);
+	return end_transaction(outcome);
 }
 
 static Outcome

@@ -40,6 +40,9 @@
 
 #include <libpq-fe.h>
 
+#include "keys.h"
+#include "statements.h"
+
 #define MAX_CLIENTS		64
 #define TYPES			4
 #define STARTS			3
@@ -257,26 +260,18 @@ static PGconn *conn;
 static Memory *memory;
 static Client *self;
 static uint64_t self_number;
-static uint64_t random_state;
-static uint64_t nurand_a;
+static Random random_stream;
 
 static uint64_t
 rnd(uint64_t lo, uint64_t hi)
 {
-	uint64_t	z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	z ^= z >> 31;
-	return lo + (uint64_t) (((unsigned __int128) z * (hi - lo + 1)) >> 64);
+	return random_between(&random_stream, lo, hi);
 }
 
 static uint64_t
 any_subscriber(void)
 {
-	uint64_t	n = memory->subscribers;
-
-	return (rnd(0, nurand_a) | rnd(1, n)) % n + 1;
+	return tatp_any_subscriber(&random_stream, memory->subscribers);
 }
 
 static uint64_t
@@ -287,39 +282,6 @@ own_subscriber(void)
 	s_id = s_id - (s_id - 1) % memory->clients + self_number;
 	return s_id > memory->subscribers ? self_number + 1 : s_id;
 }
-
-enum Statement
-{
-	GET_SUBSCRIBER,
-	GET_DESTINATION,
-	GET_ACCESS,
-	SET_BIT,
-	SET_DATA,
-	SET_LOCATION,
-	FIND_SUBSCRIBER,
-	FIND_FACILITIES,
-	INSERT_FORWARDING,
-	DELETE_FORWARDING,
-	STATEMENTS
-};
-
-static const char *const statements[STATEMENTS] = {
-	"SELECT s_id, sub_nbr, bit_1, bit_2, bit_3, bit_4, bit_5, bit_6, bit_7, bit_8, bit_9, bit_10,"
-	" hex_1, hex_2, hex_3, hex_4, hex_5, hex_6, hex_7, hex_8, hex_9, hex_10,"
-	" byte2_1, byte2_2, byte2_3, byte2_4, byte2_5, byte2_6, byte2_7, byte2_8, byte2_9, byte2_10,"
-	" msc_location, vlr_location FROM subscriber WHERE s_id = $1",
-	"SELECT cf.numberx FROM special_facility sf, call_forwarding cf WHERE sf.s_id = $1 AND sf.sf_type = $2"
-	" AND sf.is_active = 1 AND cf.s_id = sf.s_id AND cf.sf_type = sf.sf_type AND cf.start_time <= $3"
-	" AND $4 < cf.end_time",
-	"SELECT data1, data2, data3, data4 FROM access_info WHERE s_id = $1 AND ai_type = $2",
-	"UPDATE subscriber SET bit_1 = $2 WHERE s_id = $1",
-	"UPDATE special_facility SET data_a = $3 WHERE s_id = $1 AND sf_type = $2",
-	"UPDATE subscriber SET vlr_location = $2 WHERE sub_nbr = $1",
-	"SELECT s_id FROM subscriber WHERE sub_nbr = $1",
-	"SELECT sf_type FROM special_facility WHERE s_id = $1",
-	"INSERT INTO call_forwarding VALUES ($1, $2, $3, $4, $5)",
-	"DELETE FROM call_forwarding WHERE s_id = $1 AND sf_type = $2 AND start_time = $3",
-};
 
 static bool
 server_gone(PGresult *res)
@@ -335,7 +297,7 @@ server_gone(PGresult *res)
  * goes to *rows.
  */
 static Outcome
-run(enum Statement which, const char *sql, char args[][24], int nargs, int *rows)
+run(TatpStatement which, const char *sql, char args[][24], int nargs, int *rows)
 {
 	char		name[8];
 	const char *argv[8];
@@ -358,7 +320,7 @@ run(enum Statement which, const char *sql, char args[][24], int nargs, int *rows
 				 (strcmp(state, "23505") == 0 || strcmp(state, "23503") == 0))
 			outcome = NO_SUCCESS;
 		else
-			fail("%s: %s", sql != NULL ? sql : statements[which], PQerrorMessage(conn));
+			fail("%s: %s", sql != NULL ? sql : tatp_statements[which], PQerrorMessage(conn));
 	}
 	else if (rows != NULL)
 		*rows = status == PGRES_TUPLES_OK ? PQntuples(res) : atoi(PQcmdTuples(res));
@@ -369,7 +331,7 @@ run(enum Statement which, const char *sql, char args[][24], int nargs, int *rows
 static Outcome
 simple(const char *sql)
 {
-	return run(STATEMENTS, sql, NULL, 0, NULL);
+	return run(TATP_STATEMENTS, sql, NULL, 0, NULL);
 }
 
 static void
@@ -395,7 +357,7 @@ acknowledged(uint64_t s_id)
 }
 
 static Outcome
-get(enum Statement which, int nargs, char args[][24])
+get(TatpStatement which, int nargs, char args[][24])
 {
 	int			rows;
 	Outcome		outcome = run(which, NULL, args, nargs, &rows);
@@ -554,18 +516,18 @@ client_main(const char *conninfo, int64_t until)
 	conn = PQconnectdb(conninfo);
 	if (PQstatus(conn) != CONNECTION_OK)
 		fail("%s", PQerrorMessage(conn));
-	for (int i = 0; i < STATEMENTS; i++)
+	for (int i = 0; i < TATP_STATEMENTS; i++)
 	{
 		char		name[8];
 		PGresult   *res;
 
 		snprintf(name, sizeof(name), "s%d", i);
-		res = PQprepare(conn, name, statements[i], 0, NULL);
+		res = PQprepare(conn, name, tatp_statements[i], 0, NULL);
 		if (PQresultStatus(res) != PGRES_COMMAND_OK)
 		{
 			if (server_gone(res))
 				exit(0);
-			fail("%s: %s", statements[i], PQerrorMessage(conn));
+			fail("%s: %s", tatp_statements[i], PQerrorMessage(conn));
 		}
 		PQclear(res);
 	}
@@ -661,7 +623,6 @@ cmd_run(const char *conninfo, int clients, double seconds, const char *label)
 	}
 	memory->clients = clients;
 	memset(memory->client, 0, sizeof(memory->client));
-	nurand_a = n <= 1000000 ? 65535 : n <= 10000000 ? 1048575 : 2097151;
 	for (int c = 0; c < clients; c++)
 	{
 		pid_t		pid = fork();
@@ -672,7 +633,7 @@ cmd_run(const char *conninfo, int clients, double seconds, const char *label)
 		{
 			self = &memory->client[c];
 			self_number = c;
-			random_state = (uint64_t) start * 64 + c;
+			random_stream.state = (uint64_t) start * 64 + c;
 			client_main(conninfo, start + (int64_t) (seconds * 1e6));
 		}
 	}

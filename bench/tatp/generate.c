@@ -16,12 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* splitmix64, one stream per subscriber and purpose */
-typedef struct Random
-{
-	uint64_t	state;
-} Random;
+#include "../random.h"
 
+/* One stream per subscriber and purpose */
 enum Stream
 {
 	STREAM_SUBSCRIBER = 1,
@@ -30,43 +27,26 @@ enum Stream
 	STREAM_FORWARDING
 };
 
-static uint64_t
-next(Random *r)
-{
-	uint64_t	z = (r->state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return z ^ (z >> 31);
-}
-
 static Random
 stream(uint64_t seed, uint64_t s_id, enum Stream which)
 {
 	Random		r = {seed * UINT64_C(0xD1B54A32D192ED03) + s_id * 8 + which};
 
-	r.state = next(&r);
+	r.state = random_next(&r);
 	return r;
-}
-
-/* Uniform in lo..hi; the bias of the multiplication is below 2^-32. */
-static uint64_t
-between(Random *r, uint64_t lo, uint64_t hi)
-{
-	return lo + (uint64_t) (((unsigned __int128) next(r) * (hi - lo + 1)) >> 64);
 }
 
 /* A random subset, 1 to 4 of the types 1..4; returns how many. */
 static int
 choose_types(Random *r, int types[4])
 {
-	int			n = (int) between(r, 1, 4);
+	int			n = (int) random_between(r, 1, 4);
 
 	for (int i = 0; i < 4; i++)
 		types[i] = i + 1;
 	for (int i = 0; i < n; i++)
 	{
-		int			j = (int) between(r, i, 3);
+		int			j = (int) random_between(r, i, 3);
 		int			t = types[i];
 
 		types[i] = types[j];
@@ -104,7 +84,7 @@ put_letters(Random *r, int n)
 {
 	*out++ = '\t';
 	while (n-- > 0)
-		*out++ = (char) ('A' + between(r, 0, 25));
+		*out++ = (char) ('A' + random_between(r, 0, 25));
 }
 
 static void
@@ -119,13 +99,13 @@ subscriber(uint64_t seed, uint64_t s_id)
 		out[i] = (char) ('0' + v % 10);
 	out += 15;
 	for (int i = 0; i < 10; i++)
-		put_field(between(&r, 0, 1));
+		put_field(random_between(&r, 0, 1));
 	for (int i = 0; i < 10; i++)
-		put_field(between(&r, 0, 15));
+		put_field(random_between(&r, 0, 15));
 	for (int i = 0; i < 10; i++)
-		put_field(between(&r, 0, 255));
-	put_field(between(&r, 1, UINT32_MAX));
-	put_field(between(&r, 1, UINT32_MAX));
+		put_field(random_between(&r, 0, 255));
+	put_field(random_between(&r, 1, UINT32_MAX));
+	put_field(random_between(&r, 1, UINT32_MAX));
 	*out++ = '\n';
 }
 
@@ -140,8 +120,8 @@ access_info(uint64_t seed, uint64_t s_id)
 	{
 		put_number(s_id);
 		put_field(types[i]);
-		put_field(between(&r, 0, 255));
-		put_field(between(&r, 0, 255));
+		put_field(random_between(&r, 0, 255));
+		put_field(random_between(&r, 0, 255));
 		put_letters(&r, 3);
 		put_letters(&r, 5);
 		*out++ = '\n';
@@ -159,9 +139,9 @@ special_facility(uint64_t seed, uint64_t s_id)
 	{
 		put_number(s_id);
 		put_field(types[i]);
-		put_field(between(&r, 1, 100) <= 85 ? 1 : 0);
-		put_field(between(&r, 0, 255));
-		put_field(between(&r, 0, 255));
+		put_field(random_between(&r, 1, 100) <= 85 ? 1 : 0);
+		put_field(random_between(&r, 0, 255));
+		put_field(random_between(&r, 0, 255));
 		put_letters(&r, 5);
 		*out++ = '\n';
 	}
@@ -178,21 +158,21 @@ call_forwarding(uint64_t seed, uint64_t s_id)
 	for (int i = 0; i < n; i++)
 	{
 		int			starts[3] = {0, 8, 16};
-		int			rows = (int) between(&r, 0, 3);
+		int			rows = (int) random_between(&r, 0, 3);
 
 		for (int k = 0; k < rows; k++)
 		{
-			int			j = (int) between(&r, k, 2);
+			int			j = (int) random_between(&r, k, 2);
 			int			start = starts[j];
 
 			starts[j] = starts[k];
 			put_number(s_id);
 			put_field(types[i]);
 			put_field(start);
-			put_field(start + between(&r, 1, 8));
+			put_field(start + random_between(&r, 1, 8));
 			*out++ = '\t';
 			for (int d = 0; d < 15; d++)
-				*out++ = (char) ('0' + between(&r, 0, 9));
+				*out++ = (char) ('0' + random_between(&r, 0, 9));
 			*out++ = '\n';
 		}
 	}
