@@ -769,7 +769,7 @@ make_block(int kind, uint32 stride, uint32 width, int16 len, int capacity)
 	plan->record_offset = (uint32) (sizeof(BlockHeader) + ROWS * stride);
 	plan->record_stride = 24;
 	plan->plan[0].kind = (uint8) kind;
-	plan->plan[0].null_byte = 16;
+	plan->null_offset = 16;
 	plan->plan[0].null_mask = 1;
 	plan->plan[0].offset = sizeof(BlockHeader);
 	plan->plan[0].stride = stride;
@@ -989,7 +989,7 @@ test_image_columns(void **state)
 {
 	for (int capacity = 8; capacity <= ROWS; capacity *= 2)
 	{
-		make_block(ATTR_IN_PLACE, 12, 12, -1, capacity);
+		make_block(ATTR_INLINE, 12, 12, -1, capacity);
 		plan->reader->attr[0].byval = false;
 		for (int i = 0; i < capacity; i++)
 		{
