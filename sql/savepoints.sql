@@ -290,3 +290,39 @@ SELECT pg_temp.twin('UPDATE @nest SET v = nest_row(v, ''@nest'') WHERE id BETWEE
 SELECT pg_temp.twin('WITH d AS (DELETE FROM @nest WHERE id BETWEEN 41 AND 44 RETURNING nest_row(v, ''@nest'')) SELECT * FROM d');
 SELECT pg_temp.twin('TABLE @nest');
 SELECT * FROM sofort.verify('s_nest');
+-- a row that is claimed twice within such a subtransaction: the second time fails, the first one counts
+SELECT pg_temp.make('twice', 'id int PRIMARY KEY, v int');
+SELECT pg_temp.twin('INSERT INTO @twice SELECT i, 0 FROM generate_series(1, 40) i');
+CREATE FUNCTION twice() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE t text := TG_ARGV[0];
+BEGIN
+    IF NEW.id % 3 = 0 THEN
+        EXECUTE format('DELETE FROM %I USING (VALUES ($1), ($1)) x(i) WHERE id = i', t) USING NEW.v;
+    ELSIF NEW.id % 3 = 1 THEN
+        EXECUTE format('UPDATE %I SET v = v + 1 FROM (VALUES ($1), ($1), ($1 + 1), ($1 + 1)) x(i) WHERE id = i', t) USING NEW.v;
+    ELSE
+        EXECUTE format('MERGE INTO %I USING (VALUES ($1), ($1)) x(i) ON id = i WHEN MATCHED THEN DELETE', t) USING NEW.v;
+    END IF;
+    IF NEW.id >= 10 THEN RAISE 'no'; END IF;
+    RETURN NULL;
+EXCEPTION WHEN raise_exception OR cardinality_violation THEN RETURN NULL;
+END $$;
+CREATE TABLE s_fires (id int, v int) USING sofort;
+CREATE TABLE h_fires (id int, v int) USING heap;
+CREATE TRIGGER twice AFTER INSERT ON s_fires FOR EACH ROW EXECUTE FUNCTION twice('s_twice');
+CREATE TRIGGER twice AFTER INSERT ON h_fires FOR EACH ROW EXECUTE FUNCTION twice('h_twice');
+INSERT INTO s_fires VALUES (0, 1), (1, 2), (2, 4);
+INSERT INTO h_fires VALUES (0, 1), (1, 2), (2, 4);
+INSERT INTO s_fires VALUES (12, 11), (13, 12), (14, 14);
+INSERT INTO h_fires VALUES (12, 11), (13, 12), (14, 14);
+BEGIN;
+INSERT INTO s_fires VALUES (3, 21), (4, 22), (5, 24);
+ROLLBACK;
+SELECT pg_temp.twin('TABLE @twice');
+-- the slot comes round
+CREATE PROCEDURE small_ones() LANGUAGE plpgsql AS 'BEGIN FOR i IN 1 .. 40 LOOP INSERT INTO s_fires VALUES (100 + 3 * i, -1); COMMIT; END LOOP; END';
+CALL small_ones();
+SELECT pg_temp.twin('TABLE @twice');
+SELECT pg_temp.twin('UPDATE @twice SET v = v + 1');
+VACUUM s_twice;
+SELECT * FROM sofort.verify('s_twice');

@@ -168,6 +168,15 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 	}
 	if (strcmp(stmt->accessMethod, INDEX_AM_NAME) != 0)
 		return;
+	if (SOFORT_LEAF_UNIQUE_NEEDS_BTREE && stmt->unique && !generated)
+	{
+		/* under the command's lock: it may be about to become a partition */
+		relid = RangeVarGetRelidExtended(stmt->relation,
+										 stmt->concurrent ? ShareUpdateExclusiveLock : ShareLock,
+										 0, RangeVarCallbackOwnsRelation, NULL);
+		if (!table_traits(relid, &t))
+			return;
+	}
 
 	/* LIKE ... INCLUDING INDEXES clones the access method of the original */
 	if (generated && stmt->transformed &&

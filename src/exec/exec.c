@@ -343,7 +343,7 @@ exec_xact_callback(XactEvent event, void *arg)
 				Oid			db = dropped_database;
 
 				dropped_database = InvalidOid;
-				store_drop_database(db);
+				(void) store_drop_database(db, true);
 				workload_forget_database(db);
 			}
 			break;

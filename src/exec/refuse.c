@@ -11,6 +11,8 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_publication.h"
+#include "miscadmin.h"
+#include "sofort/compat/ddl.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
@@ -21,9 +23,14 @@ static bool
 names_sofort_relation(const RangeVar *name, char relkind)
 {
 	Oid			relid = RangeVarGetRelid(name, NoLock, true);
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	HeapTuple	tuple;
 	bool		result;
 
+	/* under the command's lock: it may be about to become one (who may not, hears so) */
+	if (!OidIsValid(relid) || !compat_owns_relation(relid, GetUserId()))
+		return false;
+	relid = RangeVarGetRelid(name, ShareUpdateExclusiveLock, true);
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	result = ((Form_pg_class) GETSTRUCT(tuple))->relkind == relkind &&

@@ -220,8 +220,13 @@ encode_varlena(const KeyColumn *column, Datum value, uint8 *bytes)
 static KeyEncoded
 encode_numeric(Datum value, uint8 *bytes)
 {
-	double		v = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
+	/* the function would leave its copy of a value with a short header behind */
+	struct varlena *number = PG_DETOAST_DATUM(value);
+	double		v = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
+													   PointerGetDatum(number)));
 
+	if ((Pointer) number != DatumGetPointer(value))
+		pfree(number);
 	put64(bytes, float8_to_ordered(v));
 	return KEY_PREFIX;
 }

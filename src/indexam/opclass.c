@@ -33,6 +33,7 @@
 #include "catalog/pg_database.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
+#include "catalog/pg_opfamily.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
@@ -41,6 +42,7 @@
 #include "parser/parse_utilcmd.h"
 #include "sofort/compat/ddl.h"
 #include "sofort/indexam/indexam.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -245,6 +247,7 @@ create_placeholder(Form_pg_opclass btree)
 	CreateOpClassItem *item = makeNode(CreateOpClassItem);
 	ObjectAddress made;
 	ObjectAddress original;
+	ObjectAddress family;
 	Oid			save_user;
 	int			save_context;
 
@@ -263,9 +266,12 @@ create_placeholder(Form_pg_opclass btree)
 	made = DefineOpClass(stmt);
 	SetUserIdAndSecContext(save_user, save_context);
 
-	/* it goes with its original, without a word */
+	/* it goes with its original, without a word, and so does its family */
 	ObjectAddressSet(original, OperatorClassRelationId, btree->oid);
 	recordDependencyOn(&made, &original, DEPENDENCY_AUTO);
+	CommandCounterIncrement();
+	ObjectAddressSet(family, OperatorFamilyRelationId, get_opclass_family(made.objectId));
+	recordDependencyOn(&family, &original, DEPENDENCY_AUTO);
 	CommandCounterIncrement();
 }
 
@@ -281,7 +287,12 @@ provide_for_class(Oid btree_class)
 		elog(ERROR, "cache lookup failed for operator class %u", btree_class);
 	form = (Form_pg_opclass) GETSTRUCT(tuple);
 	if (!OidIsValid(find_opclass(am, form)))
-		create_placeholder(form);
+	{
+		/* somebody else may be about to make it */
+		LockDatabaseObject(OperatorClassRelationId, btree_class, 0, ShareUpdateExclusiveLock);
+		if (!OidIsValid(find_opclass(am, form)))
+			create_placeholder(form);
+	}
 	ReleaseSysCache(tuple);
 }
 

@@ -128,11 +128,11 @@ database_is_there(Oid db_oid)
 	}
 	else
 	{
-		if (store_database_in_use(db_oid, NULL))
+		/* new ones are those of a database of that number that is being made */
+		if (store_drop_database(db_oid, false) > 0)
 			ereport(LOG,
-					(errmsg("dropping the sofort tables of database %u, which does not exist any more",
+					(errmsg("dropped the sofort tables of database %u, which does not exist any more",
 							db_oid)));
-		store_drop_database(db_oid);
 		workload_forget_database(db_oid);
 	}
 	CommitTransactionCommand();

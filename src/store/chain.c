@@ -602,8 +602,11 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 void
 chain_unlink_empty(StoreHeader *header, const RowRef *ref)
 {
+	uint64	   *slot = link_slot(ref->block, ref->index);
 	RowRef		root;
 
+	if (slot != NULL)
+		pm_flush(slot, sizeof(uint64)); /* 0, perhaps, by who was killed */
 	if (!LINK_IS_SET(link_read(ref->block, ref->index)) || !chain_root_of(header, ref, &root))
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);

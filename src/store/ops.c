@@ -92,7 +92,7 @@ undo_end(const RowRef *ref, uint32 slot, uint32 generation, CommandId from_comma
 {
 	uint64	   *successor = successor_slot(ref->block, ref->index);
 
-	if (successor != NULL && word_read(successor) != 0)
+	if (successor != NULL && (word_read(successor) != 0 || txn_recovering))
 		pm_store8_persist(successor, 0);
 	(void) txn_undo_end_word(&ref->words->end, slot, generation, from_command);
 }

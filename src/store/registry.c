@@ -185,11 +185,22 @@ reset_store(StoreHeader *header)
 	init_vectors(header, good ? 1U << columns->first_shift : 64);
 }
 
+/* As pm_vector_init() makes it: of what a start was about to empty, any line may have arrived */
+static bool
+is_empty_vector(const PmVector *v)
+{
+	for (int i = 0; i < (int) lengthof(v->chunks); i++)
+		if (v->chunks[i] != PM_NULL)
+			return false;
+	return v->elem_size != 0 && v->check == PM_VECTOR_CHECK(v->elem_size, v->first_shift) &&
+		pm_vector_count(v) == 0;
+}
+
 static bool
 is_empty_store(const StoreHeader *header)
 {
-	return store_block_count(header) == 0 && header->blocks.chunks[0] == PM_NULL &&
-		header->columns.chunks[0] == PM_NULL && header->shapes.chunks[0] == PM_NULL;
+	return store_block_count(header) == 0 && is_empty_vector(&header->blocks) &&
+		is_empty_vector(&header->columns) && is_empty_vector(&header->shapes);
 }
 
 /*
@@ -287,6 +298,7 @@ store_startup(void)
 			set_state(header, STORE_DROPPING);
 		if (header->state == STORE_DROPPING)
 		{
+			set_state(header, STORE_DROPPING);	/* who stored it may not have drained it */
 			finish_drop(header, slot);
 			Registry->free_slots++;
 			continue;
@@ -706,19 +718,27 @@ store_database_in_use(Oid db_oid, uint64 *nstores)
 	return n > 0;
 }
 
-void
-store_drop_database(Oid db_oid)
+static bool
+in_database_of_before(void *arg, const StoreNode *node)
+{
+	return !node->this_life && in_database(arg, node);
+}
+
+int
+store_drop_database(Oid db_oid, bool also_new)
 {
 	int			n;
 	int			i;
 	StoreId    *ids;
 
-	Assert(OidIsValid(db_oid));
-	ids = registry_list(in_database, &db_oid, &n);
+	if (!OidIsValid(db_oid))
+		return 0;				/* it would be all of them */
+	ids = registry_list(also_new ? in_database : in_database_of_before, &db_oid, &n);
 	for (i = 0; i < n; i++)
 		registry_drop(ids[i]);
 	if (ids != NULL)
 		pfree(ids);
+	return n;
 }
 
 void

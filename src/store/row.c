@@ -44,11 +44,19 @@ row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref)
 	}
 }
 
+/*
+ * Flushed also if it is 0: who has cleared it may have failed, or been killed, before
+ * that was drained, and does not do so any more.
+ */
 static void
 clear_word(uint64 *word)
 {
-	if (word != NULL && *word != 0)
+	if (word == NULL)
+		return;
+	if (*word != 0)
 		pm_store8(word, 0);
+	else
+		pm_flush(word, sizeof(uint64));
 }
 
 /*

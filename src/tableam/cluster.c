@@ -82,7 +82,9 @@ copy_begin(CopyState *copy, Relation from, StoreDesc *source, Relation to, Store
 	copy->counts = counts;
 	ctl.keysize = sizeof(uint64);
 	ctl.entrysize = sizeof(CopiedVersion);
-	copy->copies = hash_create("sofort copied versions", 256, &ctl, HASH_ELEM | HASH_BLOBS);
+	ctl.hcxt = CurrentMemoryContext;
+	copy->copies = hash_create("sofort copied versions", 256, &ctl,
+							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	copy->updates = NIL;
 	copy->updates_context = CurrentMemoryContext;
 }

@@ -163,6 +163,8 @@ persist_tcbs(void)
 
 		if (TCB_STATE(tcb->state) != TCB_FREE)
 			pm_flush(tcb, sizeof(Tcb));
+		else if (tcb->xid != 0)
+			pm_flush(tcb, PM_LINE); /* FREE: the commit log may forget its xid */
 	}
 	pm_drain();
 }

@@ -39,6 +39,9 @@ static TxnEntry cover[COVER_RANGES];
 static int	cover_next;
 static HotBlock hot[HOT_BLOCKS];
 
+/* The END entry that the last txn_log() or txn_log_update() appended; -1: it was covered */
+static int64 last_end = -1;
+
 /* What is logged from now on does not rely on older entries. */
 void
 txn_new_statement(void)
@@ -145,6 +148,8 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
 	bool		rows = kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END;
 
+	if (kind == TXN_ENTRY_END)
+		last_end = -1;
 	if (rows)
 	{
 		if (is_covered(store, kind, row, count))
@@ -154,6 +159,8 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 			row -= row % SOFORT_BLOCK_ROWS;
 			count = SOFORT_BLOCK_ROWS;
 		}
+		if (kind == TXN_ENTRY_END)
+			last_end = My.nentries;
 		txn_append_entry(store, kind, row, count);
 		cover[cover_next++ % COVER_RANGES] = (TxnEntry)
 		{
@@ -202,7 +209,8 @@ txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 
 /*
  * A claim has failed.  Where words of the parent may carry the same command id,
- * undoing the entry could hit the parent's claim of that very row: take it back.
+ * undoing the entry could hit the parent's claim of that very row: take it back, if
+ * it was made for this claim.  (Else it is that of a claim that has succeeded.)
  * Not flushed: should it stay on the medium it is harmless there.  A crash undoes all
  * of the transaction; once it has committed, the entry stamps the parent's claim as
  * the parent's own entry does, or finds no word of ours.
@@ -210,22 +218,18 @@ txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 void
 txn_forget_entry(StoreId store, uint64 row)
 {
-	int64		i;
+	TxnEntry	e;
 
-	if (My.nframes == 0 || !my_frame()->exact)
+	if (My.nframes == 0 || !my_frame()->exact || last_end < my_frame()->first_entry ||
+		last_end >= My.nentries)
 		return;
-	for (i = My.nentries - 1; i >= my_frame()->first_entry && i >= My.nentries - 2; i--)
+	if (write_set_entry(last_end, &e) && e.kind == TXN_ENTRY_END && e.store == store &&
+		e.row == row && e.count == 1)
 	{
-		TxnEntry	e;
-
-		if (write_set_entry(i, &e) && e.kind == TXN_ENTRY_END && e.store == store &&
-			e.row == row && e.count == 1)
-		{
-			*(volatile uint64 *) &durable_entry(i)->what = 0;
-			txn_new_statement();
-			return;
-		}
+		*(volatile uint64 *) &durable_entry(last_end)->what = 0;
+		txn_new_statement();
 	}
+	last_end = -1;
 }
 
 /* ------------------------------------------------------------------------

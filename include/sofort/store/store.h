@@ -272,7 +272,7 @@ extern void store_clone_database(Oid from_db, Oid to_db);
 extern bool store_is_new(const StoreHeader *store);
 
 /* DROP DATABASE has committed. */
-extern void store_drop_database(Oid db_oid);
+extern int	store_drop_database(Oid db_oid, bool also_new);
 
 /* Stores whose file no longer exists (crashed CREATE): drop them. Returns how
  * many.  Called by VACUUM now and then and by sofort.verify_pool's caller. */
