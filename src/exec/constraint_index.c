@@ -171,9 +171,7 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 	if (SOFORT_LEAF_UNIQUE_NEEDS_BTREE && stmt->unique && !generated)
 	{
 		/* under the command's lock: it may be about to become a partition */
-		relid = RangeVarGetRelidExtended(stmt->relation,
-										 stmt->concurrent ? ShareUpdateExclusiveLock : ShareLock,
-										 0, RangeVarCallbackOwnsRelation, NULL);
+		relid = indexam_lock_table(stmt);
 		if (!table_traits(relid, &t))
 			return;
 	}

@@ -122,8 +122,9 @@ index_insert_into(const IndexKeys *keys, Tree *tree, const uint8 *entry)
 	return result;
 }
 
-static TreeResult
-insert_entry(IndexKeys *keys, const uint8 *entry)
+/* Insert an entry that may be there already. */
+static void
+plain_insert(IndexKeys *keys, const uint8 *entry, bool *inserted)
 {
 	IndexView	view;
 	TreeResult	result;
@@ -132,39 +133,7 @@ insert_entry(IndexKeys *keys, const uint8 *entry)
 	index_view(keys, &view);
 	result = index_insert_into(keys, view.tree, entry);
 	epoch_exit();
-	return result;
-}
-
-/* Comparing may raise an error. */
-static TreeResult
-insert_entry_with_tuple(IndexKeys *keys, const uint8 *entry)
-{
-	TreeResult	result;
-
-	PG_TRY();
-	{
-		result = insert_entry(keys, entry);
-	}
-	PG_CATCH();
-	{
-		index_discard_entry(keys, entry);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return result;
-}
-
-/* Insert an entry that may be there already. */
-static void
-plain_insert(IndexKeys *keys, const uint8 *entry)
-{
-	TreeResult	result;
-
-	result = keys_entry_tuple(&keys->format, entry) == NULL ? insert_entry(keys, entry) :
-		insert_entry_with_tuple(keys, entry);
-	if (result == TREE_DONE)
-		return;
-	index_discard_entry(keys, entry);
+	*inserted = result == TREE_DONE;
 	if (result == TREE_FULL)
 		index_tree_full(keys);
 }
@@ -196,19 +165,29 @@ statement_keys(Relation index, struct IndexInfo *info)
 	return keys;
 }
 
-/* The entry's tuple must not be lost to an error. */
 static bool
-checked_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+insert_as_checked(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+				  ItemPointer tid, Relation heap, IndexUniqueCheck check, bool *inserted)
+{
+	if (check != UNIQUE_CHECK_NO)
+		return unique_insert(keys, entry, values, isnull, tid, heap, check, inserted);
+	plain_insert(keys, entry, inserted);
+	return false;
+}
+
+/* The entry's tuple must not be lost to an error: comparing may raise one, too. */
+static bool
+guarded_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
 			   ItemPointer tid, Relation heap, IndexUniqueCheck check)
 {
 	bool		inserted = false;
 	volatile bool is_unique = false;
 
 	if (keys_entry_tuple(&keys->format, entry) == NULL)
-		return unique_insert(keys, entry, values, isnull, tid, heap, check, &inserted);
+		return insert_as_checked(keys, entry, values, isnull, tid, heap, check, &inserted);
 	PG_TRY();
 	{
-		is_unique = unique_insert(keys, entry, values, isnull, tid, heap, check, &inserted);
+		is_unique = insert_as_checked(keys, entry, values, isnull, tid, heap, check, &inserted);
 	}
 	PG_FINALLY();
 	{
@@ -239,25 +218,15 @@ am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation
 	uint8		entry[TREE_MAX_STRIDE];
 	bool		is_unique;
 
-	if (check != UNIQUE_CHECK_NO && any_null(keys, isnull) &&
-		!index->rd_index->indnullsnotdistinct)
-	{
-		/* unlike any other; a deferred check has nothing to do */
-		if (check == UNIQUE_CHECK_EXISTING)
-			return true;
-		index_form_entry(keys, values, isnull, tid, entry);
-		plain_insert(keys, entry);
-		entry_inserted(keys, entry);
+	/* unlike any other; a deferred check has nothing to do */
+	bool		unlike_all = check != UNIQUE_CHECK_NO && any_null(keys, isnull) &&
+		!index->rd_index->indnullsnotdistinct;
+
+	if (unlike_all && check == UNIQUE_CHECK_EXISTING)
 		return true;
-	}
 	index_form_entry(keys, values, isnull, tid, entry);
-	if (check == UNIQUE_CHECK_NO)
-	{
-		plain_insert(keys, entry);
-		entry_inserted(keys, entry);
-		return false;
-	}
-	is_unique = checked_insert(keys, entry, values, isnull, tid, heap, check);
+	is_unique = guarded_insert(keys, entry, values, isnull, tid, heap,
+							   unlike_all ? UNIQUE_CHECK_NO : check);
 	entry_inserted(keys, entry);
-	return is_unique;
+	return unlike_all || is_unique;
 }

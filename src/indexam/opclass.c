@@ -341,12 +341,18 @@ element_type(Oid relid, IndexElem *elem)
 	return elem->expr != NULL ? exprType(elem->expr) : InvalidOid;
 }
 
+Oid
+indexam_lock_table(const IndexStmt *stmt)
+{
+	return RangeVarGetRelidExtended(stmt->relation,
+									stmt->concurrent ? ShareUpdateExclusiveLock : ShareLock, 0,
+									RangeVarCallbackOwnsRelation, NULL);
+}
+
 static void
 provide_for_statement(IndexStmt *stmt, const char *query)
 {
-	LOCKMODE	lock = stmt->concurrent ? ShareUpdateExclusiveLock : ShareLock;
-	Oid			relid = RangeVarGetRelidExtended(stmt->relation, lock, 0,
-												 RangeVarCallbackOwnsRelation, NULL);
+	Oid			relid = indexam_lock_table(stmt);
 	IndexStmt  *analysed = stmt;
 	ListCell   *lc;
 

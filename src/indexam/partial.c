@@ -370,7 +370,7 @@ build_segments(IndexKeys *keys, Relation heap, PartialIndex *partial, int max)
 	MemoryContext old;
 	uint32		number;
 	volatile int n = 0;
-	bool		held = txn_hold_horizon();
+	TxnHold		hold = txn_hold_horizon();
 
 	build.store = store_open(heap);
 	build.horizon = txn_horizon(heap);
@@ -391,7 +391,7 @@ build_segments(IndexKeys *keys, Relation heap, PartialIndex *partial, int max)
 	PG_END_ENSURE_ERROR_CLEANUP(abandon_segment, PointerGetDatum(&build));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(build.context);
-	txn_release_horizon(held);
+	txn_release_horizon(hold);
 	return n;
 }
 

@@ -176,7 +176,7 @@ try_build(IndexKeys *keys, bool *built)
 	if (registry_state(shared) == INDEX_READY)
 	{
 		/* if not complete just now, the index is described differently */
-		registry_reset_other_format(shared, &keys->format);
+		registry_reset(shared, &keys->format);
 		if (is_ready(shared, &keys->format))
 			return true;
 	}
@@ -251,7 +251,7 @@ begin_partial(IndexKeys *keys)
 	/* (in this order: what was partial may be ready by now) */
 	if (!is_partial(shared, &keys->format) && !is_ready(shared, &keys->format))
 	{
-		registry_reset_other_format(shared, &keys->format);
+		registry_reset(shared, &keys->format);
 		heap = table_open(keys->index->rd_index->indrelid, AccessShareLock);
 		am_check_table(heap);
 		partial_begin(keys, heap);

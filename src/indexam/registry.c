@@ -342,9 +342,13 @@ registry_has_format(SofortIndex *shared, const KeyFormat *format)
 	return has != NULL && has->size == format->size && memcmp(has, format, format->size) == 0;
 }
 
-/* Views look at trees under the lock of the entry: take the tree away there. */
-static void
-reset(SofortIndex *shared, const KeyFormat *unless)
+/*
+ * Views look at trees under the lock of the entry: take the tree away there.  So is it
+ * decided whether there is one of another format: what is partial may become ready at
+ * any time, and of a parallel group several may have the build lock.
+ */
+void
+registry_reset(SofortIndex *shared, const KeyFormat *unless)
 {
 	RegistryEntry *entry = dshash_find(table, &shared->locator, true);
 	Tree	   *tree = shared->tree;
@@ -372,22 +376,6 @@ reset(SofortIndex *shared, const KeyFormat *unless)
 		tree_destroy(tree);
 	if (format != NULL)
 		arena_free(format);
-}
-
-void
-registry_reset(SofortIndex *shared)
-{
-	reset(shared, NULL);
-}
-
-/*
- * What is partial may become ready at any time, and of a parallel group several may
- * have the build lock: the decision is made where the tree is taken away.
- */
-void
-registry_reset_other_format(SofortIndex *shared, const KeyFormat *format)
-{
-	reset(shared, format);
 }
 
 static KeyFormat *
@@ -587,7 +575,7 @@ registry_create(Relation index)
 {
 	SofortIndex *shared = tree_registry_attach(index);
 
-	registry_reset(shared);
+	registry_reset(shared, NULL);
 	if (shared->index_oid != RelationGetRelid(index))
 		set_owner(shared, RelationGetRelid(index));
 	remember(DROP_ON_ABORT, relation_locator(index));

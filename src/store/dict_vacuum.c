@@ -239,11 +239,11 @@ nobody_looks_at_dead(DictIndex *index, bool complete)
 }
 
 static void
-free_if_possible(StoreShared *shared, DictIndex *index, uint64 horizon, bool complete)
+free_if_possible(StoreShared *shared, DictIndex *index, bool complete)
 {
 	/* a reader's xmin may be the next transaction id */
-	if (nobody_looks_at_dead(index, complete) && index->step == DICT_UNLINKED &&
-		horizon > index->wait_for)
+	if (index->step == DICT_UNLINKED && nobody_looks_at_dead(index, complete) &&
+		txn_horizon(NULL) > index->wait_for)
 		free_unlinked(shared, index);
 }
 
@@ -271,7 +271,7 @@ store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 		if (index->step == DICT_UNLINKED && !index->use->in_keys &&
 			is_in_keys(store, indexed, index))
 			stop_marking(shared, index);
-		free_if_possible(shared, index, horizon, complete);
+		free_if_possible(shared, index, complete);
 		if (index->step == DICT_IDLE && is_due(index))
 		{
 			start_marking(shared, index);
@@ -308,6 +308,7 @@ unlink_unused(StoreShared *shared, DictIndex *index)
 	}
 	SOFORT_STOP("dictionary-values-unlinked");
 	index->wait_for = txn_next_fxid();
+	index->complete_epoch = 0;
 	index->step = DICT_UNLINKED;
 }
 
@@ -323,6 +324,6 @@ store_vacuum_end(StoreDesc *store, bool complete)
 	{
 		if (index->step == DICT_COUNTING)
 			unlink_unused(shared, index);
-		free_if_possible(shared, index, txn_horizon(NULL), complete);
+		free_if_possible(shared, index, complete);
 	}
 }

@@ -50,17 +50,17 @@ static bool
 free_if_orphan(StoreDesc *store, const RowRef *ref, uint64 horizon)
 {
 	TxnVersionState state;
-	bool		held;
+	TxnHold		hold;
 	bool		freed;
 
 	if (!is_orphan(store, ref, false))
 		return false;
-	held = txn_hold_horizon();
+	hold = txn_hold_horizon();
 	state = txn_version_state(ref->words, horizon, NULL);
 	freed = (state == VERSION_DEAD || state == VERSION_ABORTED) &&
 		(word_read(&ref->words->begin) & BEGIN_HEAP_ONLY) != 0 &&
 		is_orphan(store, ref, true);
-	txn_release_horizon(held);
+	txn_release_horizon(hold);
 	return freed;
 }
 
@@ -486,18 +486,18 @@ void
 store_reconsider(Relation rel, StoreDesc *store)
 {
 	Bitmapset  *indexed;
-	bool		held;
+	TxnHold		hold;
 
 	if (!shape_may_reconsider(store))
 		return;
 	column_ensure(rel, store);
 	indexed = compat_indexed_attrs(rel);
 	/* else nobody would be kept from freeing the values that are looked at */
-	held = txn_hold_horizon();
+	hold = txn_hold_horizon();
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	shape_reconsider(store, indexed);
 	LWLockRelease(structure_lock(store->id));
-	txn_release_horizon(held);
+	txn_release_horizon(hold);
 	bms_free(indexed);
 }
 

@@ -345,7 +345,7 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	int64		done = 0;
 
 	/* VACUUM rebuilds indexes and summarises: what the scan stands on must stay */
-	bool		held = txn_hold_horizon();
+	TxnHold		hold = txn_hold_horizon();
 
 	/* (rebuilding after a start takes every version, and refuses nothing) */
 	if (!anyvisible)
@@ -397,7 +397,7 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	if (registered)
 		UnregisterSnapshot(registered);
 	build_end(&build);
-	txn_release_horizon(held);
+	txn_release_horizon(hold);
 	return build.reltuples;
 }
 

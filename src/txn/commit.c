@@ -242,10 +242,10 @@ at_abort(void)
 	if (My.durable)
 	{
 		/* no xid and no snapshot holds what lies on the way to a root any more */
-		bool		held = txn_hold_horizon();
+		TxnHold		hold = txn_hold_horizon();
 
 		txn_undo(TopSubTransactionId, 0);
-		txn_release_horizon(held);
+		txn_release_horizon(hold);
 		txn_release_slot(now);
 	}
 	txn_publish_sequences_on_error();

@@ -352,15 +352,15 @@ resolve(TxnPrepared *p)
 	uint32		slot = p->slot;
 	TxnSlot    *s = &TxnSlots[slot];
 	Tcb		   *tcb = txn_tcb_of_slot(slot);
-	bool		held;
+	TxnHold		hold;
 
 	SOFORT_STOP("twophase-finished");
-	held = txn_hold_horizon();	/* (as in at_abort()) */
+	hold = txn_hold_horizon();	/* (as in at_abort()) */
 	if (TransactionIdDidCommit((TransactionId) s->fxid))
 		tcb_finish_committed(tcb, slot);
 	else
 		tcb_finish_aborted(tcb, slot);
-	txn_release_horizon(held);
+	txn_release_horizon(hold);
 	SOFORT_STOP("twophase-stamped");
 	__atomic_store_n(&s->active, false, __ATOMIC_RELEASE);
 

@@ -117,41 +117,36 @@ set_in_vacuum(bool in_vacuum)
 	LWLockRelease(ProcArrayLock);
 }
 
-static bool held_by_xmin = false;	/* else by VACUUM's */
-
 /*
  * VACUUM has a snapshot, which counts from now on: no horizon passes it that is
  * computed before the release, and older ones lie before what is freed now.  Who has
  * none, because the transaction has ended for all others, stands for one taken now.
  */
-bool
+TxnHold
 txn_hold_horizon(void)
 {
 	TransactionId next;
 
-	held_by_xmin = !TransactionIdIsValid(MyProc->xmin);
-	if (held_by_xmin)
+	if (!TransactionIdIsValid(MyProc->xmin))
 	{
 		next = ReadNextTransactionId();
 		LWLockAcquire(ProcArrayLock, LW_SHARED);
 		MyProc->xmin = next;
 		LWLockRelease(ProcArrayLock);
-		return true;
+		return HOLD_WITHOUT_SNAPSHOT;
 	}
 	if ((MyProc->statusFlags & PROC_IN_VACUUM) == 0)
-		return false;
+		return HOLD_AS_EVER;
 	set_in_vacuum(false);
-	return true;
+	return HOLD_IN_VACUUM;
 }
 
 void
-txn_release_horizon(bool held)
+txn_release_horizon(TxnHold hold)
 {
-	if (!held)
-		return;
-	if (held_by_xmin)
+	if (hold == HOLD_WITHOUT_SNAPSHOT)
 		MyProc->xmin = InvalidTransactionId;
-	else
+	else if (hold == HOLD_IN_VACUUM)
 		set_in_vacuum(true);
 }
 

@@ -10,6 +10,7 @@
 
 #include "sofort/compat/compat.h"
 #include "datatype/timestamp.h"
+#include "nodes/parsenodes.h"
 #include "port/atomics.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
@@ -46,6 +47,9 @@ extern void indexam_startup(void);
  * False if there is none for btree.  Needs no privileges.
  */
 extern bool indexam_provide_opclass(Oid type);
+
+/* The table of CREATE INDEX, with the lock that the command takes, for who may. */
+extern Oid	indexam_lock_table(const IndexStmt *stmt);
 
 /* ---- rebuilding ---- */
 

@@ -85,11 +85,11 @@ extern void registry_drop_incomplete(StoreId store);
 /* Protects the growth of a tree in the pool */
 extern LWLock *registry_grow_lock(StoreId store);
 
-/* Forget the tree, or what there is of it; nobody else uses it. */
-extern void registry_reset(SofortIndex *shared);
-
-/* Only if there is a tree, or a partial index, of another format; under the build lock. */
-extern void registry_reset_other_format(SofortIndex *shared, const KeyFormat *format);
+/*
+ * Forget the tree, or what there is of it; nobody else uses it.  With a format: only if
+ * there is a tree, or a partial index, of another one; under the build lock.
+ */
+extern void registry_reset(SofortIndex *shared, const KeyFormat *unless);
 extern bool registry_has_format(SofortIndex *shared, const KeyFormat *format);
 
 static inline IndexTreeState

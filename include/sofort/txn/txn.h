@@ -249,12 +249,19 @@ extern uint64 txn_horizon(Relation rel);
 
 /*
  * The transaction of VACUUM holds back nobody's horizon, nor does one that has ended
- * for all others and is being undone.  Between these two it
- * does: a row that is freed meanwhile is not filled again.  What the caller
- * knows of rows from before it must look at anew.  An error needs no release.
+ * for all others and is being undone.  Between these two it does: a row that is freed
+ * meanwhile is not filled again.  What the caller knows of rows from before it must
+ * look at anew.  Who has no snapshot takes none in between.  An error needs no release.
  */
-extern bool txn_hold_horizon(void);
-extern void txn_release_horizon(bool held);
+typedef enum TxnHold
+{
+	HOLD_AS_EVER,				/* its xmin counts anyway */
+	HOLD_IN_VACUUM,
+	HOLD_WITHOUT_SNAPSHOT
+} TxnHold;
+
+extern TxnHold txn_hold_horizon(void);
+extern void txn_release_horizon(TxnHold hold);
 
 /* Next FullTransactionId; a row freed now may be reused when
  * txn_horizon(NULL) > this. */
