@@ -64,6 +64,14 @@ is($node->error_of('CREATE DATABASE copy TEMPLATE original'), 'XX000: stop point
 is($node->safe_psql('postgres', 'SELECT stores FROM sofort.pool'), $tables, 'no store is left');
 $node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE original');
 are_built('copy', 2, 'the indexes of a copy are built though nobody asks for them');
+$node->safe_psql('postgres', 'ALTER SYSTEM SET sofort.recovery_workers = 0');
+$node->reload;
+$node->safe_psql('postgres', q{CREATE DATABASE another TEMPLATE copy;
+	SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE backend_type = 'sofort recovery launcher'});
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET sofort.recovery_workers');
+$node->reload;
+are_built('another', 2, 'so does a launcher that has begun later');
+$node->safe_psql('postgres', 'DROP DATABASE another');
 $node->safe_psql('copy', q{UPDATE t SET few = 'changed', long = long || 'x' WHERE id <= 100; DELETE FROM t WHERE id > 3000});
 $node->kill9;
 $node->start;

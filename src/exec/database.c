@@ -95,7 +95,7 @@ template_copy(Oid new_db)
 	if (template_name == NULL)
 		return;
 	db = get_database_oid(template_name, true);
-	if (OidIsValid(db) && store_database_in_use(db, NULL))
+	if (OidIsValid(db) && store_database_in_use(db))
 	{
 		continuation_check_database(db);	/* locked now: it may not be the same */
 		store_clone_database(db, new_db);

@@ -82,21 +82,12 @@ unusable_reason(void)
 }
 
 static void
-count_store(void *arg, StoreHeader *store)
-{
-	if (store->state == STORE_LIVE)
-		(*(int64 *) arg)++;
-}
-
-static void
 pool_numbers(Datum *values, bool *nulls)
 {
 	PoolUsage	usage;
-	int64		stores = 0;
 	RecoveryProgress recovery;
 
 	pool_usage(&usage);
-	store_visit(count_store, &stores);
 	recovery_progress(&recovery);
 	values[5] = Int64GetDatum((int64) pool_life());
 	values[6] = Int32GetDatum((int32) PoolSuper->layout_version);
@@ -106,7 +97,7 @@ pool_numbers(Datum *values, bool *nulls)
 	values[10] = Int64GetDatum((int64) usage.file_bytes);
 	values[11] = Int64GetDatum((int64) usage.dram_total);
 	values[12] = Int64GetDatum((int64) usage.dram_used);
-	values[13] = Int64GetDatum(stores);
+	values[13] = Int64GetDatum(store_count());
 	values[14] = Int32GetDatum(recovery.workers);
 	values[15] = Int64GetDatum((int64) recovery.indexes_rebuilt);
 	values[16] = Int64GetDatum((int64) recovery.failures);

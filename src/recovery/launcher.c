@@ -7,7 +7,9 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -24,9 +26,9 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -67,23 +69,16 @@ find_database(Oid db_oid)
 	return NULL;
 }
 
-/* In TopMemoryContext */
-static LauncherDatabase *
-add_database(Oid db_oid)
+static void
+add_database(Oid db_oid, bool awaited)
 {
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	LauncherDatabase *db = palloc0(sizeof(LauncherDatabase));
 
 	db->db_oid = db_oid;
+	db->failed = !awaited;
 	databases = lappend(databases, db);
-	return db;
-}
-
-static void
-collect_database(void *arg, StoreHeader *store)
-{
-	/* (one that is new may belong to a CREATE DATABASE that is under way) */
-	if (store->state == STORE_LIVE && !store_is_new(store) && find_database(store->db_oid) == NULL)
-		(void) add_database(store->db_oid);
+	MemoryContextSwitchTo(old);
 }
 
 /*
@@ -93,17 +88,42 @@ collect_database(void *arg, StoreHeader *store)
 static void
 look_around(void)
 {
-	MemoryContext old;
+	ListCell   *lc;
 
 	SOFORT_STOP("launcher-started");
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	txn_resolve_leftovers();
+	/* (one that is new may belong to a CREATE DATABASE that is under way) */
+	foreach(lc, store_databases(false))
+		add_database(lfirst_oid(lc), true);
 	CommitTransactionCommand();
 
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	store_visit(collect_database, NULL);
-	MemoryContextSwitchTo(old);
+	/* what was copied while there was no launcher, or another one */
+	recovery_look_for_databases(false);
+}
+
+/*
+ * Not from the syscache: who commits asks us to look before he sends the message by
+ * which what was looked up before becomes invalid.
+ */
+static bool
+read_database(Oid db_oid, bool *valid)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(db_oid));
+	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	*valid = HeapTupleIsValid(tuple) &&
+		((Form_pg_database) GETSTRUCT(tuple))->datconnlimit != DATCONNLIMIT_INVALID_DB;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return HeapTupleIsValid(tuple);
 }
 
 /*
@@ -114,19 +134,12 @@ look_around(void)
 static bool
 database_is_there(Oid db_oid)
 {
-	HeapTuple	tuple;
-	bool		valid = false;
+	bool		valid;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
-	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db_oid));
-	if (HeapTupleIsValid(tuple))
-	{
-		valid = ((Form_pg_database) GETSTRUCT(tuple))->datconnlimit != DATCONNLIMIT_INVALID_DB;
-		ReleaseSysCache(tuple);
-	}
-	else
+	if (!read_database(db_oid, &valid))
 	{
 		/* new ones are those of a database of that number that is being made */
 		if (store_drop_database(db_oid, false) > 0)
@@ -142,16 +155,9 @@ database_is_there(Oid db_oid)
 static bool
 is_in_catalog(Oid db_oid)
 {
-	return SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(db_oid));
-}
+	bool		valid;
 
-static void
-collect_unknown(void *arg, StoreHeader *store)
-{
-	List	  **unknown = arg;
-
-	if (find_database(store->db_oid) == NULL)
-		*unknown = list_append_unique_oid(*unknown, store->db_oid);
+	return read_database(db_oid, &valid);
 }
 
 /*
@@ -162,7 +168,6 @@ collect_unknown(void *arg, StoreHeader *store)
 static void
 look_for_databases(void)
 {
-	List	   *unknown = NIL;
 	ListCell   *lc;
 	bool		look;
 	bool		all;
@@ -177,7 +182,6 @@ look_for_databases(void)
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	store_visit(collect_unknown, &unknown);
 	foreach(lc, databases)
 	{
 		LauncherDatabase *db = lfirst(lc);
@@ -195,16 +199,9 @@ look_for_databases(void)
 			db->failed = true;
 		}
 	}
-	foreach(lc, unknown)
-	{
-		MemoryContext old;
-
-		if (!is_in_catalog(lfirst_oid(lc)))
-			continue;
-		old = MemoryContextSwitchTo(TopMemoryContext);
-		add_database(lfirst_oid(lc))->failed = true;
-		MemoryContextSwitchTo(old);
-	}
+	foreach(lc, store_databases(true))
+		if (find_database(lfirst_oid(lc)) == NULL && is_in_catalog(lfirst_oid(lc)))
+			add_database(lfirst_oid(lc), false);
 	CommitTransactionCommand();
 }
 

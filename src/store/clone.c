@@ -379,12 +379,9 @@ is_table_of(void *arg, const StoreNode *node)
 static void
 clone_for(const StoreHeader *source, const RelFileLocator *key)
 {
-	StoreNode  *stale = registry_find_locator(key);
 	StoreId		id;
 
-	/* the database did not exist a moment ago: nobody owns this one */
-	if (stale != NULL)
-		registry_drop(stale->id);
+	registry_drop_stale(key);
 	txn_begin_write();
 	id = pool_next_store_id();
 	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
@@ -396,29 +393,25 @@ clone_for(const StoreHeader *source, const RelFileLocator *key)
 void
 store_clone_database(Oid from_db, Oid to_db)
 {
-	StoreId    *ids;
+	StoreNode  *list;
 	int			n;
 	int			i;
 
 	pool_require();
 	txn_resolve_leftovers();
 	txn_resolve_prepared();
-	ids = registry_list(is_table_of, &from_db, &n);
+	list = registry_list(is_table_of, &from_db, &n);
 	for (i = 0; i < n; i++)
 	{
-		StoreNode  *source = registry_find_id(ids[i]);
-		RelFileLocator key;
+		RelFileLocator key = list[i].key;
 
-		if (source == NULL)
-			continue;
-		key = source->key;
-		/* its relation's file is not copied either */
+		/* its relation's file is not copied either; what has one is not dropped meanwhile */
 		if (store_file_is_gone(key))
 			continue;
 		/* (in the default tablespace, which is not named, or in the same one) */
 		locator_db(&key) = to_db;
-		clone_for(source->header, &key);
+		clone_for(list[i].header, &key);
 	}
-	if (ids != NULL)
-		pfree(ids);
+	if (list != NULL)
+		pfree(list);
 }

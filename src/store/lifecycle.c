@@ -25,18 +25,12 @@
 StoreId
 store_create(Relation rel, const RelFileLocator *locator, bool unlogged)
 {
-	StoreNode  *stale;
 	StoreId		id;
 
 	pool_require();
 	txn_resolve_leftovers();
 	txn_begin_write();
-
-	/* the relation's file did not exist a moment ago: nobody owns this one */
-	stale = registry_find_locator(locator);
-	if (stale != NULL)
-		registry_drop(stale->id);
-
+	registry_drop_stale(locator);
 	id = pool_next_store_id();
 	txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
 	registry_add(id, locator, RelationGetRelid(rel), unlogged ? STORE_UNLOGGED : 0,
@@ -49,16 +43,13 @@ StoreHeader *
 store_create_tree(Relation index, bool logged)
 {
 	const RelFileLocator *locator = relation_locator(index);
-	StoreNode  *stale;
 	StoreId		id;
 
 	pool_require();
 	txn_resolve_leftovers();
 	if (logged)
 		txn_begin_write();
-	stale = registry_find_locator(locator);
-	if (stale != NULL)
-		registry_drop(stale->id);
+	registry_drop_stale(locator);
 	id = pool_next_store_id();
 	if (logged)
 		txn_log(id, TXN_ENTRY_CREATE_STORE, 0, 1);
@@ -85,30 +76,6 @@ void
 store_drop_now(StoreId id)
 {
 	registry_drop(id);
-}
-
-RelFileLocator *
-store_trees_of(Oid index_oid, int *n)
-{
-	int			nids;
-	StoreId    *ids = registry_trees(MyDatabaseId, index_oid, &nids);
-	RelFileLocator *locators = palloc((nids + 1) * sizeof(RelFileLocator));
-	int			i;
-
-	*n = 0;
-	for (i = 0; i < nids; i++)
-	{
-		StoreNode  *node = registry_find_id(ids[i]);
-
-		if (node == NULL)
-			continue;
-		locators[*n] = node->key;
-		if (!OidIsValid(locator_spc(&node->key)))
-			locator_spc(&locators[*n]) = MyDatabaseTableSpace;
-		(*n)++;
-	}
-	pfree(ids);
-	return locators;
 }
 
 void
@@ -202,25 +169,23 @@ store_collect_orphans(void)
 	int			n;
 	int			i;
 	int			dropped = 0;
-	StoreId    *ids;
+	StoreNode  *list;
 
 	pool_require();
 	txn_resolve_leftovers();
-	ids = registry_list(is_old, NULL, &n);
+	list = registry_list(is_old, NULL, &n);
 	for (i = 0; i < n; i++)
 	{
-		StoreNode  *node = registry_find_id(ids[i]);
-
 		CHECK_FOR_INTERRUPTS();
-		if (node != NULL && node->damage == NULL && store_file_is_gone(node->key))
+		if (list[i].damage == NULL && store_file_is_gone(list[i].key))
 		{
 			/* perhaps COMMIT PREPARED has just removed it */
 			txn_resolve_prepared();
-			registry_drop(ids[i]);
+			registry_drop(list[i].id);
 			dropped++;
 		}
 	}
-	if (ids != NULL)
-		pfree(ids);
+	if (list != NULL)
+		pfree(list);
 	return dropped;
 }

@@ -36,14 +36,6 @@ find_words(StoreId store, uint64 row)
 	return header != NULL && header_locate(header, row, &ref) ? ref.words : NULL;
 }
 
-static bool
-store_emptied(StoreId store)
-{
-	StoreNode  *node = registry_find_id(store);
-
-	return node != NULL && node->emptied;
-}
-
 static void
 stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 {
@@ -185,7 +177,7 @@ const TxnStoreOps StoreOps = {
 	.drop_store = drop_store,
 	.drop_column = drop_column,
 	.find_words = find_words,
-	.store_emptied = store_emptied,
+	.store_emptied = registry_is_emptied,
 	.end_of_xact = end_of_xact,
 	.end_of_subxact = end_of_subxact,
 };

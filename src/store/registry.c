@@ -88,10 +88,9 @@ same_locator(const RelFileLocator *a, const RelFileLocator *b)
 }
 
 /* The caller holds the registry lock, or is the postmaster at start. */
-static StoreNode *
-insert_node(StoreHeader *header, uint64 slot, bool this_life)
+static void
+insert_node(StoreNode *node, StoreHeader *header, uint64 slot, bool this_life)
 {
-	StoreNode  *node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
 	uint32		b;
 
 	/*
@@ -121,7 +120,6 @@ insert_node(StoreHeader *header, uint64 slot, bool this_life)
 	node->next_by_locator = Registry->by_locator[b];
 	Registry->by_locator[b] = node;
 	Registry->nstores++;
-	return node;
 }
 
 static void
@@ -291,12 +289,11 @@ store_startup(void)
 		{
 			warn_of_damage(i, header, problem);
 			if (header != NULL)
-				(void) insert_node(header, i, false);
+				insert_node(arena_alloc(sizeof(StoreNode), ARENA_ZERO), header, i, false);
 			continue;
 		}
-		if ((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE))
-			set_state(header, STORE_DROPPING);
-		if (header->state == STORE_DROPPING)
+		if (header->state == STORE_DROPPING ||
+			((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE)))
 		{
 			set_state(header, STORE_DROPPING);	/* who stored it may not have drained it */
 			finish_drop(header, slot);
@@ -305,7 +302,8 @@ store_startup(void)
 		}
 		/* counts that a killed process stored: rows will rely on them; what was emptied */
 		pm_flush(header, sizeof(StoreHeader));
-		node = insert_node(header, i, false);
+		node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
+		insert_node(node, header, i, false);
 		node->emptied = emptied;
 	}
 	/* drained by txn_startup() */
@@ -317,9 +315,36 @@ registry_version(void)
 	return pg_atomic_read_u64(&Registry->version);
 }
 
+/* Registry lock held */
+static StoreNode *
+node_of_id(StoreId id)
+{
+	StoreNode  *node;
+
+	for (node = Registry->by_id[bucket_of_id(id)]; node != NULL; node = node->next_by_id)
+		if (node->id == id)
+			break;
+	return node;
+}
+
+/* By the locator of a file of this database, or by a key of any.  Registry lock held. */
+static StoreNode *
+node_of_locator(const RelFileLocator *locator)
+{
+	RelFileLocator key = key_of(locator);
+	StoreNode  *node;
+
+	for (node = Registry->by_locator[bucket_of_locator(&key)]; node != NULL;
+		 node = node->next_by_locator)
+		if (same_locator(&node->key, &key))
+			break;
+	return node;
+}
+
 /*
  * Nodes are freed by the drop of their store, which happens under an exclusive
- * lock on its relation: a caller that holds a lock may keep the result.
+ * lock on its relation: a caller that holds a lock may keep the result.  Others can
+ * tell only whether there is one; see registry_list().
  */
 StoreNode *
 registry_find_id(StoreId id)
@@ -329,29 +354,51 @@ registry_find_id(StoreId id)
 	if (Registry == NULL)
 		return NULL;
 	LWLockAcquire(registry_lock(), LW_SHARED);
-	for (node = Registry->by_id[bucket_of_id(id)]; node != NULL; node = node->next_by_id)
-		if (node->id == id)
-			break;
+	node = node_of_id(id);
 	LWLockRelease(registry_lock());
 	return node;
 }
 
-/* By the locator of a file of this database, or by a key of any. */
 StoreNode *
 registry_find_locator(const RelFileLocator *locator)
 {
-	RelFileLocator key = key_of(locator);
 	StoreNode  *node;
 
 	if (Registry == NULL)
 		return NULL;
 	LWLockAcquire(registry_lock(), LW_SHARED);
-	for (node = Registry->by_locator[bucket_of_locator(&key)]; node != NULL;
-		 node = node->next_by_locator)
-		if (same_locator(&node->key, &key))
-			break;
+	node = node_of_locator(locator);
 	LWLockRelease(registry_lock());
 	return node;
+}
+
+/* Had the start emptied it?  Needs no lock on the relation. */
+bool
+registry_is_emptied(StoreId id)
+{
+	StoreNode  *node;
+	bool		emptied;
+
+	LWLockAcquire(registry_lock(), LW_SHARED);
+	node = node_of_id(id);
+	emptied = node != NULL && node->emptied;
+	LWLockRelease(registry_lock());
+	return emptied;
+}
+
+/* The file was made a moment ago: what there is under its name belongs to nobody. */
+void
+registry_drop_stale(const RelFileLocator *locator)
+{
+	StoreNode  *node;
+	StoreId		id;
+
+	LWLockAcquire(registry_lock(), LW_SHARED);
+	node = node_of_locator(locator);
+	id = node == NULL ? 0 : node->id;
+	LWLockRelease(registry_lock());
+	if (id != 0)
+		registry_drop(id);
 }
 
 StoreHeader *
@@ -387,14 +434,6 @@ registry_find_shared(StoreId id, StoreShared **shared)
 
 	*shared = node == NULL ? NULL : node->shared;
 	return node == NULL || node->damage != NULL ? NULL : node->header;
-}
-
-bool
-store_is_new(const StoreHeader *store)
-{
-	StoreNode  *node = registry_find_id(store_id_of(store));
-
-	return node == NULL || node->this_life;
 }
 
 /* Volatile shared data, made at first use. */
@@ -471,6 +510,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	RelFileLocator key = key_of(locator);
 	PmReservation r;
 	StoreHeader *header;
+	StoreNode  *node;
 	uint64		i;
 
 	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
@@ -478,6 +518,8 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	/* TRUNCATE makes a store before it makes room */
 	pm_reserve(&r, PM_OWNER_POOL, sizeof(StoreHeader), pm_vector_get(&PoolSuper->stores, i), 1,
 			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO | PM_RESERVE_SPARE);
+	/* the last that may fail: a header without a node would stay until the next start */
+	node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
 	header = r.addr;
 	header->magic = SOFORT_STORE_MAGIC;
 	header->state = STORE_LIVE;
@@ -491,7 +533,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	pm_flush(header, sizeof(StoreHeader));
 	pm_publish(&r);
 	SOFORT_STOP("store-created");
-	insert_node(header, i, true);
+	insert_node(node, header, i, true);
 	Registry->free_slots--;
 	pg_atomic_fetch_add_u64(&Registry->version, 1);
 	LWLockRelease(registry_lock());
@@ -539,9 +581,7 @@ registry_drop(StoreId id)
 		return;
 	desc_forget(id);
 	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
-	for (node = Registry->by_id[bucket_of_id(id)]; node != NULL; node = node->next_by_id)
-		if (node->id == id)
-			break;
+	node = node_of_id(id);
 	if (node == NULL)
 	{
 		LWLockRelease(registry_lock());
@@ -618,11 +658,15 @@ store_truncate_now(Relation rel)
 
 /* ---- lists ---- */
 
-/* Ids of the stores that fn accepts (all if NULL), palloc'd. */
-StoreId *
+/*
+ * Copies of the nodes that fn accepts, palloc'd.  Who has no lock on the relation of
+ * one may drop it (by its id: if it is gone, nothing happens), but not follow what
+ * the copy points to.
+ */
+StoreNode *
 registry_list(StoreFilter fn, void *arg, int *n)
 {
-	StoreId    *ids;
+	StoreNode  *list;
 	uint64		size;
 	uint32		b;
 
@@ -633,23 +677,23 @@ registry_list(StoreFilter fn, void *arg, int *n)
 	for (;;)
 	{
 		size = Registry->nstores + 16;
-		ids = palloc(size * sizeof(StoreId));
+		list = palloc_extended(size * sizeof(StoreNode), MCXT_ALLOC_HUGE);
 		LWLockAcquire(registry_lock(), LW_SHARED);
 		if (Registry->nstores <= size)
 			break;
 		LWLockRelease(registry_lock());
-		pfree(ids);
+		pfree(list);
 	}
 	for (b = 0; b < REGISTRY_BUCKETS; b++)
 	{
 		StoreNode  *node;
 
 		for (node = Registry->by_id[b]; node != NULL; node = node->next_by_id)
-			if (fn == NULL || fn(arg, node))
-				ids[(*n)++] = node->id;
+			if (fn(arg, node))
+				list[(*n)++] = *node;
 	}
 	LWLockRelease(registry_lock());
-	return ids;
+	return list;
 }
 
 static uint64 tree_steps = 0;	/* for tests */
@@ -660,62 +704,43 @@ store_test_tree_steps(void)
 	return tree_steps;
 }
 
-/* Ids of the trees that were made for this index, palloc'd. */
-StoreId *
-registry_trees(Oid db_oid, Oid index_oid, int *n)
+RelFileLocator *
+store_trees_of(Oid index_oid, int *n)
 {
 	int			size = 0;
-	StoreId    *ids;
+	RelFileLocator *locators;
 
 	for (;;)
 	{
 		StoreNode  *node;
 
 		size += 8;
-		ids = palloc(size * sizeof(StoreId));
+		locators = palloc(size * sizeof(RelFileLocator));
 		*n = 0;
 		LWLockAcquire(registry_lock(), LW_SHARED);
-		node = Registry->by_owner[bucket_of_owner(db_oid, index_oid)];
+		node = Registry->by_owner[bucket_of_owner(MyDatabaseId, index_oid)];
 		for (; node != NULL && *n < size; node = node->next_by_owner)
 		{
 			tree_steps++;
-			if (node->rel_oid == index_oid && locator_db(&node->key) == db_oid &&
-				(store_flags(node->header) & STORE_TREE))
-				ids[(*n)++] = node->id;
+			if (node->rel_oid != index_oid || locator_db(&node->key) != MyDatabaseId ||
+				(store_flags(node->header) & STORE_TREE) == 0)
+				continue;
+			locators[*n] = node->key;
+			if (!OidIsValid(locator_spc(&node->key)))
+				locator_spc(&locators[*n]) = MyDatabaseTableSpace;
+			(*n)++;
 		}
 		LWLockRelease(registry_lock());
 		if (node == NULL)
-			return ids;
-		pfree(ids);
+			return locators;
+		pfree(locators);
 	}
 }
 
 static bool
 in_database(void *arg, const StoreNode *node)
 {
-	Oid			db = *(Oid *) arg;
-
-	return !OidIsValid(db) || locator_db(&node->key) == db;
-}
-
-/* Of a table, that is: an index is nothing without its table. */
-static bool
-table_in_database(void *arg, const StoreNode *node)
-{
-	return (store_flags(node->header) & STORE_TREE) == 0 && in_database(arg, node);
-}
-
-bool
-store_database_in_use(Oid db_oid, uint64 *nstores)
-{
-	int			n;
-	StoreId    *ids = registry_list(table_in_database, &db_oid, &n);
-
-	if (ids != NULL)
-		pfree(ids);
-	if (nstores != NULL)
-		*nstores = n;
-	return n > 0;
+	return locator_db(&node->key) == *(Oid *) arg;
 }
 
 static bool
@@ -724,40 +749,76 @@ in_database_of_before(void *arg, const StoreNode *node)
 	return !node->this_life && in_database(arg, node);
 }
 
+/* An index is nothing without its table. */
+static bool
+is_table(void *arg, const StoreNode *node)
+{
+	return (store_flags(node->header) & STORE_TREE) == 0;
+}
+
+static bool
+is_sound_table(void *arg, const StoreNode *node)
+{
+	return node->damage == NULL && is_table(arg, node);
+}
+
+static bool
+is_table_in_database(void *arg, const StoreNode *node)
+{
+	return is_table(arg, node) && in_database(arg, node);
+}
+
+static int
+count(StoreFilter fn, void *arg)
+{
+	int			n;
+	StoreNode  *list = registry_list(fn, arg, &n);
+
+	if (list != NULL)
+		pfree(list);
+	return n;
+}
+
+bool
+store_database_in_use(Oid db_oid)
+{
+	return count(is_table_in_database, &db_oid) > 0;
+}
+
+int64
+store_count(void)
+{
+	return count(is_sound_table, NULL);
+}
+
 int
 store_drop_database(Oid db_oid, bool also_new)
 {
 	int			n;
 	int			i;
-	StoreId    *ids;
+	StoreNode  *list = registry_list(also_new ? in_database : in_database_of_before, &db_oid, &n);
 
-	if (!OidIsValid(db_oid))
-		return 0;				/* it would be all of them */
-	ids = registry_list(also_new ? in_database : in_database_of_before, &db_oid, &n);
 	for (i = 0; i < n; i++)
-		registry_drop(ids[i]);
-	if (ids != NULL)
-		pfree(ids);
+		registry_drop(list[i].id);
+	if (list != NULL)
+		pfree(list);
 	return n;
 }
 
-void
-store_visit(StoreVisitor fn, void *arg)
+List *
+store_databases(bool also_new)
 {
-	Oid			any_db = InvalidOid;
 	int			n;
 	int			i;
-	StoreId    *ids = registry_list(table_in_database, &any_db, &n);
+	StoreNode  *list = registry_list(is_sound_table, NULL, &n);
+	List	   *databases = NIL;
 
 	for (i = 0; i < n; i++)
-	{
-		StoreHeader *header = store_find_by_id(ids[i]);
-
-		if (header != NULL)
-			fn(arg, header);
-	}
-	if (ids != NULL)
-		pfree(ids);
+		if (also_new || !list[i].this_life)
+			databases = list_append_unique_oid(databases, locator_db(&list[i].key));
+	if (list != NULL)
+		pfree(list);
+	return databases;
 }
 
 /*

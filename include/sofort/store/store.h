@@ -259,17 +259,14 @@ extern uint64 store_test_tree_steps(void);
  * COMMIT DELETE ROWS.  Empties it at once. */
 extern void store_truncate_now(Relation rel);
 
-/* Does the pool hold a store of this database (or of all if InvalidOid)? */
-extern bool store_database_in_use(Oid db_oid, uint64 *nstores);
+/* Does the pool hold a table of this database? */
+extern bool store_database_in_use(Oid db_oid);
 
 /*
  * CREATE DATABASE: copies of all stores of a database that nobody is connected
  * to, for one that is being made.
  */
 extern void store_clone_database(Oid from_db, Oid to_db);
-
-/* Was it made since the server started? */
-extern bool store_is_new(const StoreHeader *store);
 
 /* DROP DATABASE has committed. */
 extern int	store_drop_database(Oid db_oid, bool also_new);
@@ -278,8 +275,11 @@ extern int	store_drop_database(Oid db_oid, bool also_new);
  * many.  Called by VACUUM now and then and by sofort.verify_pool's caller. */
 extern int	store_collect_orphans(void);
 
-typedef void (*StoreVisitor) (void *arg, StoreHeader *store);
-extern void store_visit(StoreVisitor fn, void *arg);
+/* Databases that have tables; also_new: also those made since the server started */
+extern List *store_databases(bool also_new);
+
+/* Tables of all databases, without damaged ones */
+extern int64 store_count(void);
 
 /* ---- reading ---- */
 

@@ -375,6 +375,7 @@ extern StoreNode *registry_find_id(StoreId id);
 extern bool store_file_is_gone(RelFileLocator key);
 extern StoreHeader *registry_find_shared(StoreId id, StoreShared **shared);
 extern StoreNode *registry_find_locator(const RelFileLocator *locator);
+extern void registry_drop_stale(const RelFileLocator *locator);
 extern uint64 registry_version(void);
 extern StoreShared *registry_attach(StoreNode *node);
 extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flags,
@@ -382,8 +383,8 @@ extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid,
 extern void registry_drop(StoreId id);
 extern void registry_empty(StoreHeader *header);
 typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
-extern StoreId *registry_list(StoreFilter fn, void *arg, int *n);
-extern StoreId *registry_trees(Oid db_oid, Oid index_oid, int *n);
+extern StoreNode *registry_list(StoreFilter fn, void *arg, int *n);
+extern bool registry_is_emptied(StoreId id);
 extern uint64 store_cached_horizon(bool refresh);
 /*
  * Columns, shapes, dictionaries, directories: a few small pieces for each store,
