@@ -426,6 +426,15 @@ pool_startup(void)
 
 /* ---- status ---- */
 
+bool
+pool_contains(const void *addr)
+{
+	const PmExtent *last = &pm_extent[pm_nextents - 1];
+
+	return pm_nextents > 0 && (const char *) addr >= PoolBase &&
+		(const char *) addr < PoolBase + last->offset + last->size;
+}
+
 PoolStatus
 pool_status(void)
 {

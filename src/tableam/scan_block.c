@@ -241,6 +241,7 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 		if (count_for_sample(state, xid, liverows, deadrows))
 		{
 			tableam_store_row(slot, base->rs_rd, scan->store, &ref);
+			tableam_slot_for_sample(slot);
 			return true;
 		}
 	}

@@ -14,9 +14,12 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
+#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "executor/tuptable.h"
+#include "sofort/pmem/pool.h"
 #include "sofort/tableam/callbacks.h"
 
 typedef struct SofortSlot
@@ -26,13 +29,18 @@ typedef struct SofortSlot
 	RowRef		ref;
 	RowWords	words;			/* when the slot was filled */
 	const bool *needed;			/* columns to decode; NULL: all */
+	bool		for_sample;		/* heap tuples refer to long values */
 } SofortSlot;
+
+/* What tuples of a sample refer to: values longer than this, the shorter ones later */
+static const Size long_value[] = {TOAST_TUPLE_TARGET, TOAST_TUPLE_TARGET / 4, 64};
 
 static void
 slot_init(TupleTableSlot *slot)
 {
 	((SofortSlot *) slot)->store = NULL;
 	((SofortSlot *) slot)->needed = NULL;
+	((SofortSlot *) slot)->for_sample = false;
 }
 
 static void
@@ -125,6 +133,13 @@ tableam_slot_restrict(TupleTableSlot *slot, const Bitmapset *attrs)
 	((SofortSlot *) slot)->needed = needed;
 }
 
+void
+tableam_slot_for_sample(TupleTableSlot *slot)
+{
+	Assert(TTS_IS_SOFORT(slot));
+	((SofortSlot *) slot)->for_sample = true;
+}
+
 static SofortSlot *
 slot_with_row(TupleTableSlot *slot)
 {
@@ -210,6 +225,55 @@ slot_copy(TupleTableSlot *dst, TupleTableSlot *src)
 	TTSOpsVirtual.materialize(dst);
 }
 
+typedef union IndirectValue
+{
+	struct varlena value;
+	char		bytes[MAXALIGN(INDIRECT_POINTER_SIZE)];
+} IndirectValue;
+
+/* Values of the pool that are longer than this, replaced by pointers to them */
+static void
+refer_to_values(TupleTableSlot *slot, Size length, Datum *values, IndirectValue *pointers)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		struct varlena *value = (struct varlena *) DatumGetPointer(values[i]);
+		varatt_indirect to;
+
+		if (slot->tts_isnull[i] || TupleDescAttr(desc, i)->attlen != -1 ||
+			VARATT_IS_EXTERNAL(value) || VARSIZE_ANY(value) <= length || !pool_contains(value))
+			continue;
+		to.pointer = value;
+		SET_VARTAG_EXTERNAL(&pointers[i], VARTAG_INDIRECT);
+		memcpy(VARDATA_EXTERNAL(&pointers[i]), &to, sizeof(to));
+		values[i] = PointerGetDatum(&pointers[i]);
+	}
+}
+
+/*
+ * ANALYZE keeps 30,000 rows or more, and expects of long values what heap would have:
+ * pointers.  The rows stay as long as its snapshot.
+ */
+static HeapTuple
+form_sample_tuple(TupleTableSlot *slot)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	Datum	   *values = palloc(Max(desc->natts, 1) * sizeof(Datum));
+	IndirectValue *pointers = palloc(Max(desc->natts, 1) * sizeof(IndirectValue));
+	HeapTuple	tuple;
+
+	memcpy(values, slot->tts_values, desc->natts * sizeof(Datum));
+	for (int i = 0; i < (int) lengthof(long_value) &&
+		 heap_compute_data_size(desc, values, slot->tts_isnull) > TOAST_TUPLE_TARGET; i++)
+		refer_to_values(slot, long_value[i], values, pointers);
+	tuple = heap_form_tuple(desc, values, slot->tts_isnull);
+	pfree(values);
+	pfree(pointers);
+	return tuple;
+}
+
 /*
  * A heap tuple with the identity that heap would give it: PL/pgSQL and
  * composite values look at its system columns.
@@ -222,7 +286,8 @@ slot_copy_heap_tuple(TupleTableSlot *slot)
 
 	Assert(!TTS_EMPTY(slot));
 	slot_getallattrs(slot);
-	tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
+	tuple = s->for_sample ? form_sample_tuple(slot) :
+		heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
 	tuple->t_self = slot->tts_tid;
 	tuple->t_tableOid = slot->tts_tableOid;
 	if (s->store != NULL)

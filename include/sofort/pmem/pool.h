@@ -68,6 +68,9 @@ pm_ptr(const void *addr)
 	return PM_REF((uint64) ((const char *) addr - PoolBase));
 }
 
+/* Does it lie in the mapped pool? */
+extern bool pool_contains(const void *addr);
+
 /* Shared memory; called from the hooks in sofort.c. */
 extern Size pool_shmem_size(void);
 extern int	pool_lwlocks(void);		/* of the named tranche "sofort_pmem" */

@@ -54,6 +54,9 @@ extern void tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *
 								 const RowRef *ref, uint64 shown_end);
 extern const TupleTableSlotOps *tableam_slot_callbacks(Relation rel);
 
+/* Heap tuples that are copied from the slot (ANALYZE) refer to long values in the pool. */
+extern void tableam_slot_for_sample(TupleTableSlot *slot);
+
 /* summaries.c */
 extern void tableam_note_summaries(Relation rel);
 extern void tableam_update_summaries(Relation rel, TupleTableSlot *slot, ItemPointer root);

@@ -1,0 +1,56 @@
+--
+-- ANALYZE: statistics as heap's, and a sample that does not hold long values
+--
+CREATE TABLE a_heap (id int, few text, wide text, list int[], words tsvector, doc jsonb, many text) USING heap;
+ALTER TABLE a_heap ALTER wide SET STORAGE EXTERNAL, ALTER list SET STORAGE EXTERNAL;
+INSERT INTO a_heap SELECT i, CASE WHEN i % 4 > 0 THEN 'few ' || i % 4 END,
+	CASE i % 5 WHEN 0 THEN NULL WHEN 1 THEN 'short' ELSE repeat(chr(97 + i % 20), 200000) END,
+	(SELECT array_agg(k) FROM generate_series(i % 3, i % 3 + i) k),
+	to_tsvector('simple', (SELECT string_agg('word' || k, ' ') FROM generate_series(1, i % 50 + 1) k)),
+	jsonb_build_object('k', i % 3, 'v', repeat('x', i * 20)),
+	repeat(chr(97 + i % 10), 900)
+	FROM generate_series(1, 280) i;
+CREATE TABLE a_sofort (LIKE a_heap INCLUDING ALL) USING sofort;
+INSERT INTO a_sofort SELECT * FROM a_heap;
+-- it has grown by a long default
+ALTER TABLE a_heap ADD later text DEFAULT repeat('y', 5000);
+ALTER TABLE a_sofort ADD later text DEFAULT repeat('y', 5000);
+-- says how much memory the sample has
+CREATE FUNCTION first_letter(int, text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF $1 = 100 AND (SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'Analyze') > 8000000 THEN
+		RAISE WARNING 'ANALYZE holds long values';
+	END IF;
+	RETURN left($2, 1);
+END $$;
+CREATE INDEX a_heap_first ON a_heap (first_letter(id, wide));
+CREATE INDEX a_sofort_first ON a_sofort (first_letter(id, wide));
+CREATE STATISTICS a_heap_both (ndistinct, dependencies, mcv) ON few, wide, many FROM a_heap;
+CREATE STATISTICS a_sofort_both (ndistinct, dependencies, mcv) ON few, wide, many FROM a_sofort;
+SET default_statistics_target = 1;
+ANALYZE a_heap;
+ANALYZE a_sofort;
+-- the order of the rows in the sample may differ, and so what is first among equals
+CREATE VIEW a_stats AS
+	SELECT replace(tablename, 'heap', 'sofort') AS tablename, attname, null_frac, n_distinct, correlation IS NULL AS uncorrelated,
+		most_common_freqs, (SELECT array_agg(left(v, 20)) FROM unnest(most_common_vals::text::text[]) v) AS vals,
+		elem_count_histogram, md5(most_common_elem_freqs::text) AS elem_freqs, tablename LIKE '%heap%' AS heap
+	FROM pg_stats WHERE tablename IN ('a_heap', 'a_sofort', 'a_heap_first', 'a_sofort_first');
+SELECT count(*), count(*) FILTER (WHERE heap) FROM a_stats;
+SELECT tablename, attname, n_distinct, vals FROM a_stats WHERE NOT heap ORDER BY 1, 2;
+SELECT tablename, attname, null_frac, n_distinct, uncorrelated, most_common_freqs, vals, elem_count_histogram, elem_freqs FROM a_stats WHERE heap
+EXCEPT SELECT tablename, attname, null_frac, n_distinct, uncorrelated, most_common_freqs, vals, elem_count_histogram, elem_freqs FROM a_stats WHERE NOT heap;
+SELECT h.n_distinct::text = s.n_distinct::text AS n_distinct, h.dependencies::text = s.dependencies::text AS dependencies, h.most_common_freqs = s.most_common_freqs AS freqs
+	FROM pg_stats_ext h, pg_stats_ext s WHERE h.statistics_name = 'a_heap_both' AND s.statistics_name = 'a_sofort_both';
+-- with what it has written itself
+BEGIN;
+UPDATE a_sofort SET wide = repeat('z', 100000) WHERE id % 5 > 1;
+ANALYZE a_sofort (id, few, wide, many);
+SELECT attname, null_frac, n_distinct, avg_width FROM pg_stats WHERE tablename = 'a_sofort' AND attname IN ('wide', 'few') ORDER BY 1;
+ROLLBACK;
+VACUUM ANALYZE a_sofort;
+SELECT reltuples FROM pg_class WHERE relname = 'a_sofort';
+RESET default_statistics_target;
+DROP VIEW a_stats;
+DROP TABLE a_heap, a_sofort;
+DROP FUNCTION first_letter;
