@@ -78,6 +78,16 @@ SELECT count(*) FROM s_none;
 DELETE FROM s_none;
 SELECT count(*) FROM s_none;
 -- COPY
+CREATE TABLE s_when (i int) USING sofort;
+CREATE FUNCTION s_when() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'row % of %', NEW.i, TG_TABLE_NAME; RETURN NULL; END $$;
+CREATE TRIGGER s_when AFTER INSERT ON s_when FOR EACH ROW WHEN (NEW.xmin = pg_current_xact_id()::xid AND NEW.tableoid = 's_when'::regclass AND NEW.ctid <> '(0,1)') EXECUTE FUNCTION s_when();
+COPY s_when FROM stdin;
+1
+2
+3
+\.
+DROP TABLE s_when;
+DROP FUNCTION s_when;
 CREATE TABLE s_copy (i int PRIMARY KEY, t text, n numeric) USING sofort;
 COPY s_copy FROM stdin;
 1	one	1.0

@@ -219,5 +219,29 @@ foreach my $what ('UPDATE p SET n = n + 1', 'DELETE FROM p', 'SELECT * FROM p')
 	}
 }
 is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where it was moved to');
+
+# ---- a row is read whose writer has committed, but not stamped it; when xmin is asked for, the
+# writer's place among the transactions has other users ----
+{
+	my $gate = session_on($node);
+	my $reader = session_on($node);
+	$node->safe_psql('postgres', 'CREATE TABLE x (id int) USING sofort; CREATE TABLE y (id int) USING sofort');
+	say_to($gate, 'SELECT pg_advisory_lock(1)');
+	$node->arm('commit-before-stamp', 'wait');
+	my $writer = background('INSERT INTO x VALUES (1)');
+	ok($node->wait_at('commit-before-stamp'), 'a row has been inserted');
+	send_to($reader, q{SELECT pg_advisory_lock_shared(1) IS NULL, xmin = 0, (x.*)::text, (SELECT xmin <> 0 FROM x) FROM x});
+	ok($node->wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"), 'and read');
+	$node->disarm('commit-before-stamp');
+	ends_well($writer, 'the commit ends');
+	transactions(('INSERT INTO y VALUES (1)') x 20);
+	say_to($gate, 'SELECT pg_advisory_unlock(1)');
+	like(answer($reader), qr/^f\|f\|\(1\)\|t$/, 'its xmin');
+	foreach my $session ($gate, $reader)
+	{
+		$session->{in} .= "\\q\n";
+		IPC::Run::finish($session->{run});
+	}
+}
 $node->stop;
 done_testing();

@@ -154,6 +154,7 @@ end_of_xact(bool committed)
 	space_end_of_xact();
 	stats_end_of_xact();
 	chain_end_of_xact();
+	value_reset();				/* an error may have left a value */
 }
 
 /*

@@ -126,8 +126,16 @@ tableam_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId
 	store_insert_many(rel, store, values, isnull, nslots, txn_progress_word(cid), rows);
 	for (int i = 0; i < nslots; i++)
 	{
-		slots[i]->tts_tableOid = RelationGetRelid(rel);
-		row_to_tid(store, rows[i], &slots[i]->tts_tid);
+		RowRef		ref;
+
+		/* triggers alone look at system columns */
+		if (rel->trigdesc != NULL && store_locate(store, rows[i], &ref))
+			tableam_slot_written(slots[i], rel, store, &ref, WORD_EMPTY);
+		else
+		{
+			slots[i]->tts_tableOid = RelationGetRelid(rel);
+			row_to_tid(store, rows[i], &slots[i]->tts_tid);
+		}
 	}
 
 	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);

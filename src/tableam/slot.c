@@ -153,6 +153,20 @@ slot_with_row(TupleTableSlot *slot)
 	return s;
 }
 
+/*
+ * Whose word it was when the slot was filled.  If the transaction's slot has been
+ * reused since, the word has a stamp.
+ */
+static TransactionId
+shown_xid(uint64 seen, const uint64 *word)
+{
+	TransactionId xid = txn_word_xid(seen);
+
+	if (!TransactionIdIsValid(xid) && WORD_TAG(seen) == WORD_TAG_PROGRESS)
+		xid = txn_word_xid(word_read(word));
+	return xid;
+}
+
 /* Heap has one field for cmin and cmax, and shows it in both columns. */
 static CommandId
 shown_command(const RowWords *words)
@@ -171,9 +185,9 @@ slot_getsysattr_sofort(TupleTableSlot *slot, int attnum, bool *isnull)
 	switch (attnum)
 	{
 		case MinTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(txn_word_xid(s->words.begin));
+			return TransactionIdGetDatum(shown_xid(s->words.begin, &s->ref.words->begin));
 		case MaxTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(txn_word_xid(s->words.end));
+			return TransactionIdGetDatum(shown_xid(s->words.end, &s->ref.words->end));
 		case MinCommandIdAttributeNumber:
 		case MaxCommandIdAttributeNumber:
 			return CommandIdGetDatum(shown_command(&s->words));
@@ -295,8 +309,8 @@ slot_copy_heap_tuple(TupleTableSlot *slot)
 		HeapTupleHeader header = tuple->t_data;
 
 		header->t_ctid = slot->tts_tid;
-		HeapTupleHeaderSetXmin(header, txn_word_xid(s->words.begin));
-		HeapTupleHeaderSetXmax(header, txn_word_xid(s->words.end));
+		HeapTupleHeaderSetXmin(header, shown_xid(s->words.begin, &s->ref.words->begin));
+		HeapTupleHeaderSetXmax(header, shown_xid(s->words.end, &s->ref.words->end));
 		HeapTupleHeaderSetCmin(header, shown_command(&s->words));
 		if (!TransactionIdIsValid(HeapTupleHeaderGetRawXmax(header)))
 			header->t_infomask |= HEAP_XMAX_INVALID;

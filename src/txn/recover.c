@@ -382,6 +382,23 @@ resolve_slot(Tcb *tcb, uint32 slot)
 	tcb_free_overflow(tcb);
 }
 
+static void
+resolve_slots(void)
+{
+	txn_recovering = true;
+	PG_TRY();
+	{
+		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
+			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+	}
+	PG_FINALLY();
+	{
+		txn_recovering = false;
+	}
+	PG_END_TRY();
+	pm_drain();					/* before the commit log may be truncated */
+}
+
 void
 txn_resolve_leftovers(void)
 {
@@ -404,11 +421,7 @@ txn_resolve_leftovers(void)
 		pool_finish_restore();
 		check_ids();
 		mark_commit_log();
-		txn_recovering = true;
-		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
-			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
-		pm_drain();				/* before the commit log may be truncated */
-		txn_recovering = false;
+		resolve_slots();
 
 		/* their row locks, when nobody else's words are in the way any more */
 		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)

@@ -318,6 +318,20 @@ lock_word_to_entry(const TxnRow *r, uint64 word)
 }
 
 static bool
+lock_word_has_entry(const TxnRow *r, uint64 word)
+{
+	RowLock    *lock;
+
+	for (lock = locktable_first(r->store, r->row); lock != NULL; lock = locktable_next(lock))
+	{
+		if (lock->slot == WORD_SLOT(word) && lock->generation == WORD_GENERATION(word) &&
+			lock->sub == WORD_LOCK_SUB(word) && lock->mode == WORD_LOCK_MODE(word))
+			return true;
+	}
+	return false;
+}
+
+static bool
 any_entry(const TxnRow *r)
 {
 	return locktable_first(r->store, r->row) != NULL;
@@ -810,17 +824,21 @@ rowlock_mark(const TxnRow *to)
 	{
 		uint64		word = word_read(&to->words->end);
 		uint64		marked = word;
+		RowLock    *made = NULL;
 
 		if (WORD_TAG(word) == WORD_TAG_PROGRESS || WORD_TAG(word) == WORD_TAG_STAMP)
 			marked |= END_LOCKERS;
 		else
 		{
-			if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_live(word))
-				(void) lock_word_to_entry(to, word);
+			if (WORD_TAG(word) == WORD_TAG_LOCK && lock_word_live(word) &&
+				!lock_word_has_entry(to, word))
+				made = lock_word_to_entry(to, word);
 			marked = WORD_LOCKERS;
 		}
 		if (marked == word || word_cas(&to->words->end, word, marked))
 			return;
+		if (made != NULL)
+			locktable_remove(made);
 	}
 }
 
