@@ -53,7 +53,10 @@ SELECT * FROM rank(ARRAY['a 1000', 'b 1000 available', 'c 500'],
 SELECT * FROM rank(ARRAY['a 1000', 'b 1000 available', 'c 500'],
                    ARRAY['60 0 b,c 11 1 1 1', '40 0 a 11 1'], 0.99, false);
 -- what survives a restart counts as there in both functions
-SELECT * FROM rank(ARRAY['a 1000', 'b 1000 persistent', 'c 500'],
+SELECT * FROM rank(ARRAY['a 1000', 'b 1000 persistent available', 'c 500'],
+                   ARRAY['60 0 b,c 11 1 1 1', '40 0 a 11 1'], 0.99, false);
+-- ... also if a part of it is still to be made (of a hybrid index)
+SELECT * FROM rank(ARRAY['a 1000', 'b 0 persistent', 'c 500'],
                    ARRAY['60 0 b,c 11 1 1 1', '40 0 a 11 1'], 0.99, false);
 -- b helps only together with c: it gains rank when c is there
 SELECT * FROM rank(ARRAY['a 1000', 'b 1000', 'c 500'],

@@ -268,6 +268,13 @@ foreach my $mode ('adaptive', 'instant')
 		"$mode: and once more, after it was cancelled");
 	is(sql('SELECT failures FROM sofort.recovery'), 1, "$mode: that counts as a failure");
 }
+
+# The inner nodes of a hybrid index that nobody uses are built like the rest, and that ends.
+$node->append_conf('postgresql.conf', 'sofort.recovery_mode = adaptive');
+sql('CREATE TABLE hybrid (a int) USING sofort; INSERT INTO hybrid SELECT generate_series(1, 20000); CREATE INDEX hybrid_a ON hybrid USING sofort_index (a) WITH (placement = hybrid)');
+$node->restart;
+ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), 'hybrid: recovery ends');
+is(sql(q{SELECT placement, status FROM sofort.indexes WHERE index = 'hybrid_a'::regclass}), 'hybrid|ready', 'and the index is there');
 $node->stop;
 
 done_testing();

@@ -113,11 +113,13 @@ check_safely(void (*check) (Relation rel, Relation index, Findings *findings), R
 
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
-		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
-			PG_RE_THROW();
 		FlushErrorState();
+		/* also if it goes on: who catches it ends one subtransaction, his own */
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+			ReThrowError(error);
 		put_finding(findings, index == NULL ? "table" : "index",
 					RelationGetRelationName(index == NULL ? rel : index),
 					psprintf("the check failed: %s", error->message));

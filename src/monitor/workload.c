@@ -116,7 +116,8 @@ sofort_recovery_order_info(PG_FUNCTION_ARGS)
 		Datum		values[10] = {0};
 		bool		nulls[10] = {0};
 
-		if (!monitor_may_see_relation(s->table))
+		/* (ranking gives the locks back) */
+		if (!exists(s->table) || !monitor_may_see_relation(s->table))
 			continue;
 		values[0] = ObjectIdGetDatum(s->table);
 		values[1] = ObjectIdGetDatum(s->index);

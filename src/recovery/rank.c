@@ -142,7 +142,7 @@ comes_before(const RankStructure *a, const RankStructure *b)
 static bool
 is_candidate(const RankStructure *s)
 {
-	return !s->persistent && !s->available && s->position == 0;
+	return !s->available && s->position == 0;
 }
 
 /* The best that is not in the order yet, or -1. */

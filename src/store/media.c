@@ -121,11 +121,13 @@ store_identity_problem(const StoreHeader *header)
 	return NULL;
 }
 
-/* Length, sizes and references of a vector; not whether they are allocated */
+/*
+ * Length, sizes and references of a vector that has storage for n elements; not
+ * whether they are allocated
+ */
 static const char *
-vector_problem(const PmVector *v, uint32 elem_size, const char *problem)
+vector_problem_to(const PmVector *v, uint64 n, uint32 elem_size, const char *problem)
 {
-	uint64		n = pm_vector_count(v);
 	uint64		within;
 	int			last;
 	int			i;
@@ -140,6 +142,12 @@ vector_problem(const PmVector *v, uint32 elem_size, const char *problem)
 			return problem;
 	}
 	return NULL;
+}
+
+static const char *
+vector_problem(const PmVector *v, uint32 elem_size, const char *problem)
+{
+	return vector_problem_to(v, pm_vector_count(v), elem_size, problem);
 }
 
 /* All of the header */
@@ -228,9 +236,10 @@ dictionary_header_problem(const StoreHeader *header, const DictionaryHeader *d, 
 		return "reference to the index of the dictionary is damaged";
 	problem = vector_problem(&d->values, d->attlen > 0 ? (uint32) d->attlen : sizeof(PMPtr),
 							 "directory of the dictionary is damaged");
+	/* (the length of this one is 0 for ever) */
 	if (problem == NULL)
-		problem = vector_problem(&d->checks, sizeof(uint32),
-								 "checksums of the dictionary are damaged");
+		problem = vector_problem_to(&d->checks, d->attlen > 0 ? pm_vector_count(&d->values) : 0,
+									sizeof(uint32), "checksums of the dictionary are damaged");
 	return problem;
 }
 

@@ -565,12 +565,14 @@ write_record(WorkloadRecord *on_medium, const WorkloadRecord *r)
 		SOFORT_STOP("workload-filled");
 		pm_line_order(on_medium);
 		*(volatile uint64 *) &on_medium->valid = r->valid;
-		pm_flush(on_medium, sizeof(*r));
-		return;
 	}
-	((volatile WorkloadRecord *) on_medium)->executions = r->executions;
-	((volatile WorkloadRecord *) on_medium)->as_of = r->as_of;
-	pm_flush(on_medium, PM_LINE);
+	else
+	{
+		((volatile WorkloadRecord *) on_medium)->executions = r->executions;
+		((volatile WorkloadRecord *) on_medium)->as_of = r->as_of;
+	}
+	/* all of it: who stored the rest may have been killed before he came here */
+	pm_flush(on_medium, sizeof(*r));
 }
 
 /*

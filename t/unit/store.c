@@ -503,6 +503,19 @@ test_dictionary_crowded(void **state)
 	op_free_values();
 	value = 1027;
 	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), 64);
+
+	/* checksums that are not there are noticed before anybody reads them */
+	for (int k = 0; k < PM_VECTOR_CHUNKS; k++)
+	{
+		PMPtr		chunk = dictionary()->checks.chunks[k];
+
+		if (chunk == PM_NULL)
+			continue;
+		dictionary()->checks.chunks[k] = PM_NULL;
+		assert_non_null(dictionary_problem(header, column_get(header, 0), 0));
+		dictionary()->checks.chunks[k] = chunk;
+		assert_null(dictionary_problem(header, column_get(header, 0), 0));
+	}
 }
 
 /*

@@ -37,11 +37,11 @@ typedef struct RankStructure
 {
 	uint64		id;				/* of equals the lower comes first */
 	double		rebuild;		/* cost of rebuilding what is missing */
-	bool		persistent;		/* was there when the server started */
+	bool		persistent;		/* survived the start of the server; of a hybrid index the leaves */
 	bool		available;		/* is there, or being rebuilt */
 	bool		needed;			/* by an open transaction: before all others */
 
-	/* results, of those that are neither persistent nor available */
+	/* results, of those that are not available */
 	double		benefit;		/* both workloads, weighted */
 	double		rank;
 	int			position;		/* 1 = the next; 0 = not ranked */

@@ -75,7 +75,7 @@ typedef struct RecoveryStructure
 	Oid			index;
 	Oid			table;
 	bool		ready;			/* nothing is to be done */
-	bool		persistent;		/* it survives a restart */
+	bool		persistent;		/* it survives a restart, at least its leaves */
 	bool		failed;			/* this worker tried, and got an error */
 	bool		busy;			/* others have claimed all that is left of it */
 	bool		partial;		/* it can be worked on in steps */
