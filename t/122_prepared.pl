@@ -299,6 +299,32 @@ $reader->query_safe('COMMIT');
 is($reader->query_safe($look), "-1:$to $to:$to", 'a new one does');
 $reader->quit;
 
+# ---- finished while the start takes it up again, between its look at all and its places ----
+foreach my $how ('COMMIT', 'ROLLBACK')
+{
+	my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
+	my %place;
+	$place{ $_->query_safe('SELECT slot FROM sofort.transactions WHERE pid = pg_backend_pid()') } = $_
+	  foreach map { $_->query_safe('BEGIN; INSERT INTO l VALUES (' . (++$n + 1000) . ')'); $_ } @sessions;
+	my ($first) = map { $place{$_} } sort { $a <=> $b } keys %place;
+	$first->query_safe(q{INSERT INTO l VALUES (50, 1); UPDATE l SET v = v + 1 WHERE id = 5; DELETE FROM l WHERE id = 6; PREPARE TRANSACTION 'w'});
+	my $v = $node->safe_psql('postgres', 'SELECT v FROM l WHERE id = 5');
+	$node->arm_at_start('leftover-resolved', 'wait');
+	$node->crash_and_start(@sessions);
+	ok($node->wait_at('leftover-resolved'), 'what the crash has left is being resolved');
+	$node->safe_psql('postgres', "$how PREPARED 'w'");
+	$node->disarm('leftover-resolved');
+	my $done = $how eq 'COMMIT';
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM l WHERE id = 50; SELECT v FROM l WHERE id = 5; SELECT count(*) FROM l WHERE id = 6'),
+		($done ? 1 : 0) . "\n" . ($done ? $v + 1 : $v) . "\n" . ($done ? 0 : 1), "$how PREPARED meanwhile: rows");
+	is($node->error_of(q{SET statement_timeout = '20s'; INSERT INTO l VALUES (50, 2); UPDATE l SET v = v WHERE id = 5}),
+		$done ? '23505: duplicate key value violates unique constraint "l_pkey"' : '', 'its key');
+	is($node->error_of(q{SET statement_timeout = '20s'; UPDATE l SET v = v WHERE id IN (5, 6)}), '', 'its rows can be written');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM sofort.transactions'), '0', 'nothing is left of it');
+	$node->safe_psql('postgres', 'DELETE FROM l WHERE id > 8; INSERT INTO l VALUES (6, 0) ON CONFLICT DO NOTHING');
+	is($node->verify_problems, '', 'verify');
+}
+
 # ---- more than a backend has slots, by one backend; unlogged; full ----
 is($node->error_of(q{BEGIN; INSERT INTO l VALUES (20); PREPARE TRANSACTION 'a'; BEGIN; INSERT INTO l VALUES (21); PREPARE TRANSACTION 'b';
 	BEGIN; INSERT INTO l VALUES (22); PREPARE TRANSACTION 'c'; BEGIN; INSERT INTO l VALUES (23); PREPARE TRANSACTION 'd'}),

@@ -188,6 +188,47 @@ cmp_ok(sql(q{SELECT dead_rows FROM sofort.tables WHERE relation = 'k'::regclass}
 is($node->verify_problems, '', 'chains that have waited: verify');
 is(sql('SELECT count(*), min(id) FROM k'), '2500|2501', 'no row is lost');
 
+# nor by a transaction that may bring back an index that it has dropped or made anew
+{
+	my %change = ('DROP INDEX' => 'DROP INDEX x_n', 'REINDEX' => 'REINDEX INDEX x_n', 'REINDEX TABLE' => 'REINDEX TABLE x',
+		'DROP CONSTRAINT' => 'ALTER TABLE x DROP CONSTRAINT x_u', 'DROP COLUMN' => 'ALTER TABLE x DROP COLUMN n', 'TYPE' => 'ALTER TABLE x ALTER v TYPE varchar(30)',
+		'TABLESPACE' => 'ALTER INDEX x_n SET TABLESPACE elsewhere', 'btree' => 'DROP INDEX x_b');
+	mkdir $node->basedir . '/elsewhere';
+	sql("CREATE TABLESPACE elsewhere LOCATION '" . $node->basedir . "/elsewhere'");
+	foreach my $what (sort keys %change)
+	{
+		foreach my $how ('ROLLBACK', 'savepoint', 'crash')
+		{
+			my $placement = (qw(dram hybrid pmem))[ length("$what$how") % 3 ];
+			sql(qq{SET sofort.index_placement = $placement;
+				CREATE TABLE x (id int PRIMARY KEY, n int, u int CONSTRAINT x_u UNIQUE, v varchar(20)) USING sofort;
+				CREATE INDEX x_n ON x USING sofort_index (n); CREATE INDEX x_v ON x USING sofort_index (v);
+				INSERT INTO x SELECT i, i, i, i FROM generate_series(1, 1000) i});
+			sql('CREATE INDEX x_b ON x USING btree (n)') if $what eq 'btree';
+			sql('DELETE FROM x WHERE id <= 100');
+			sql('SELECT pg_current_xact_id()') foreach 1 .. 3;
+			my $session = $node->background_psql('postgres');
+			$session->query_safe('BEGIN');
+			$session->query_safe('SAVEPOINT s') if $how eq 'savepoint';
+			$session->query_safe("$change{$what}; DELETE FROM x WHERE id BETWEEN 101 AND 400");
+			if ($how eq 'crash')
+			{
+				$node->crash_and_start($session);
+			}
+			else
+			{
+				$session->query_safe($how eq 'ROLLBACK' ? 'ROLLBACK' : 'ROLLBACK TO s; COMMIT');
+				$session->quit;
+			}
+			sql('INSERT INTO x SELECT i, 1000000 + i, i, i FROM generate_series(2001, 2400) i');
+			is(sql(q{SET enable_seqscan = off; SELECT count(*), count(*) FILTER (WHERE n <= 400) FROM x WHERE n BETWEEN 1 AND 400; SELECT count(*) FROM x WHERE u BETWEEN 1 AND 400; SELECT count(*) FROM x WHERE v = '50'}),
+				"300|300\n300\n0", "$what, $how, $placement: rows by index");
+			is($node->verify_problems, '', "$what, $how, $placement: verify");
+			sql('DROP TABLE x');
+		}
+	}
+}
+
 # beside an index of another kind, and one with an expression, they wait for VACUUM
 foreach my $index ('USING btree (n)', 'USING sofort_index ((n + 1))')
 {

@@ -70,7 +70,8 @@ open_index(Oid oid, RemovalIndex **removal)
 	index = index_open(oid, NoLock);
 	if (!am_is_ours(index) || !holds_columns_only(index))
 		result = STORE_REMOVAL_NEVER;
-	else if (index->rd_index->indisvalid && index->rd_index->indisready &&
+	else if (index->rd_firstRelfilelocatorSubid == InvalidSubTransactionId &&
+			 index->rd_index->indisvalid && index->rd_index->indisready &&
 			 index->rd_index->indislive && index_attach_if_ready(&(*removal)->keys, index))
 		result = STORE_REMOVAL_DONE;
 	else
@@ -94,13 +95,19 @@ close_indexes(List *indexes)
 		index_close(((RemovalIndex *) lfirst(lc))->keys.index, RowExclusiveLock);
 }
 
-/* All or none */
+/*
+ * All or none.  Nor if this transaction may have dropped an index, or made it anew: a
+ * rollback brings back the one that was there, with its entries, but no row that was
+ * freed.  Such commands lock the table, or (SET TABLESPACE) change the index's file.
+ */
 static StoreRemoval
 open_indexes(Relation heap, List **indexes)
 {
 	ListCell   *lc;
 
 	*indexes = NIL;
+	if (CheckRelationLockedByMe(heap, ShareLock, true))
+		return STORE_REMOVAL_LATER;
 	foreach(lc, RelationGetIndexList(heap))
 	{
 		RemovalIndex *removal;

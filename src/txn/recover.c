@@ -423,12 +423,15 @@ txn_resolve_leftovers(void)
 		mark_commit_log();
 		resolve_slots();
 
-		/* their row locks, when nobody else's words are in the way any more */
+		/*
+		 * Their row locks, when nobody else's words are in the way any more.  Also of
+		 * those that were finished since: they are resolved as all others that are.
+		 */
 		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 		{
 			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
 
-			if (still_prepared(tcb))
+			if (TCB_STATE(tcb->state) == TCB_TWO_PHASE)
 				prepared_adopt(tcb, (uint32) slot);
 		}
 		TxnShmem->resolved = true;
@@ -439,5 +442,6 @@ txn_resolve_leftovers(void)
 		TxnShmem->leftovers = false;
 	}
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
+	txn_resolve_prepared();
 	kept_wait_for_keeper();
 }
