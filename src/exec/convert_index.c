@@ -31,6 +31,7 @@
 #include "utils/datum.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/syscache.h"
@@ -172,6 +173,15 @@ use_btree_opclasses(Oid index)
 	table_close(pg_index, RowExclusiveLock);
 }
 
+static oidvector *
+opclasses_in(HeapTuple index_tuple)
+{
+	bool		isnull;
+
+	return (oidvector *) DatumGetPointer(SysCacheGetAttr(INDEXRELID, index_tuple,
+														 Anum_pg_index_indclass, &isnull));
+}
+
 /* The extension cannot be dropped while a sofort index is there, and can after. */
 static void
 change_dependencies(Oid index, Oid old_am, Oid new_am)
@@ -188,7 +198,6 @@ change_dependencies(Oid index, Oid old_am, Oid new_am)
 	else
 	{
 		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-		bool		isnull;
 		oidvector  *classes;
 
 		if (!HeapTupleIsValid(tuple))
@@ -197,8 +206,7 @@ change_dependencies(Oid index, Oid old_am, Oid new_am)
 										   AccessMethodRelationId, old_am);
 		deleteDependencyRecordsForClass(RelationRelationId, index, OperatorClassRelationId,
 										DEPENDENCY_NORMAL);
-		classes = (oidvector *) DatumGetPointer(SysCacheGetAttr(INDEXRELID, tuple,
-																Anum_pg_index_indclass, &isnull));
+		classes = opclasses_in(tuple);
 		for (int i = 0; i < classes->dim1; i++)
 		{
 			ObjectAddress opclass;
@@ -224,9 +232,47 @@ set_access_method(Oid index, Oid am)
 	table_close(pg_class, RowExclusiveLock);
 }
 
+/* ADD CONSTRAINT USING INDEX looks for them in the relcache entry. */
+static void
+refresh_opclasses(Relation rel)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(RelationGetRelid(rel)));
+	oidvector  *classes = opclasses_in(rel->rd_indextuple);
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", RelationGetRelid(rel));
+	memcpy(classes->values, opclasses_in(tuple)->values, classes->dim1 * sizeof(Oid));
+	ReleaseSysCache(tuple);
+}
+
+/* As this access method reads them: of another one they mean something else. */
+static void
+refresh_options(Relation rel)
+{
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(rel)));
+	bytea	   *options;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", RelationGetRelid(rel));
+	options = extractRelOptions(tuple, RelationGetDescr(pg_class), rel->rd_indam->amoptions);
+	if (rel->rd_options != NULL)
+		pfree(rel->rd_options);
+	rel->rd_options = NULL;
+	if (options != NULL)
+	{
+		rel->rd_options = MemoryContextAlloc(CacheMemoryContext, VARSIZE(options));
+		memcpy(rel->rd_options, options, VARSIZE(options));
+		pfree(options);
+	}
+	ReleaseSysCache(tuple);
+	table_close(pg_class, AccessShareLock);
+}
+
 /*
  * A relcache entry of an index that is new in this transaction is not rebuilt
- * by an invalidation but refreshed in part, without its access method.
+ * by an invalidation but refreshed in part, without its access method, and without
+ * what depends on that.
  */
 static void
 refresh_relcache_entry(Oid index, Oid am)
@@ -252,6 +298,8 @@ refresh_relcache_entry(Oid index, Oid am)
 		if (rel->rd_amcache != NULL)
 			pfree(rel->rd_amcache);
 		rel->rd_amcache = NULL;
+		refresh_options(rel);
+		refresh_opclasses(rel);
 	}
 	RelationClose(rel);
 }
