@@ -128,6 +128,33 @@ foreach my $placement (qw(dram pmem hybrid))
 }
 is($node->verify_problems, '', 'queue: verify');
 
+# sofort.verify() looks at a tree as a whole: meanwhile scans leave entries of dead rows alone
+foreach my $placement (qw(dram hybrid pmem))
+{
+	$node->safe_psql('postgres', qq{SET sofort.index_placement = $placement;
+		CREATE TABLE w (id int PRIMARY KEY, t text) USING sofort; CREATE INDEX w_t ON w USING sofort_index (t);
+		INSERT INTO w SELECT i, 'a text of some length ' || i FROM generate_series(1, 30000) i;
+		DELETE FROM w WHERE id % 50 <> 0});
+	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()') foreach 1 .. 3;
+	my $entries = q{SELECT string_agg(entries::text, ' ' ORDER BY index) FROM sofort.indexes WHERE relation = 'w'::regclass};
+	my $scans = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM (SELECT id FROM w WHERE id > 0 ORDER BY id DESC) x; SELECT count(*) FROM (SELECT t FROM w ORDER BY t DESC) x';
+	my $before = $node->safe_psql('postgres', $entries);
+	$node->arm('verify-children', 'wait');
+	my ($found, $errors) = ('', '');
+	my $verify = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', q{SELECT * FROM sofort.verify('w')} ],
+		'<', \undef, '>', \$found, '2>', \$errors);
+	ok($node->wait_at('verify-children'), "$placement: verify is at a root");
+	is($node->safe_psql('postgres', $scans), "600\n600", "$placement: a scan beside it");
+	is($node->safe_psql('postgres', q{SELECT index::regclass::text FROM sofort.indexes WHERE relation = 'w'::regclass AND entries < 30000}), 'w_t', "$placement: the other index has lost entries");
+	$node->disarm('verify-children');
+	$verify->finish;
+	is($found . $errors, '', "$placement: nothing is wrong");
+	is($node->safe_psql('postgres', $scans), "600\n600", "$placement: a scan afterwards");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM sofort.indexes WHERE relation = 'w'::regclass AND entries < 1000}), '2', "$placement: removes the entries");
+	is($node->verify_problems, '', "$placement: verify");
+	$node->safe_psql('postgres', 'DROP TABLE w');
+}
+
 # parallel scans while the index is rebuilt: one process reads it all, or waits
 $node->safe_psql('postgres', q{CREATE TABLE p (id int, t text, f int) USING sofort;
 	INSERT INTO p SELECT i, 't' || i, i % 10 FROM generate_series(1, 150000) i;

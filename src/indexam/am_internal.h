@@ -61,6 +61,12 @@ extern void predicate_lock_range(const IndexKeys *keys, const uint8 *bytes, int 
 								 Snapshot snapshot);
 extern void predicate_check_key(const IndexKeys *keys, const uint8 *bytes);
 
+/* ---- verify.c ---- */
+
+/* May this scan remove entries now?  Then until index_end_change_tree(). */
+extern bool index_try_change_tree(Relation index);
+extern void index_end_change_tree(Relation index);
+
 /* ---- scan.c ---- */
 extern IndexScanDesc am_beginscan(Relation index, int nkeys, int norderbys);
 extern void am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,

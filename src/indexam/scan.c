@@ -32,7 +32,7 @@ batch_entry(ScanState *so, int item)
 {
 	uint8	   *entries = so->batch.collected ? so->batch.collected : so->batch.leaf.entries;
 
-	return entries + item * so->stride;
+	return entries + (Size) item * so->stride;
 }
 
 /* Replace the entry's pointer into the arena by one to a copy. */
@@ -162,12 +162,13 @@ kill_current(IndexScanDesc scan, ScanState *so)
 
 	if (!so->started || batch->collected != NULL || batch->item < 0 ||
 		batch->item >= batch->n || scan->xs_snapshot == NULL ||
-		!IsMVCCSnapshot(scan->xs_snapshot))
+		!IsMVCCSnapshot(scan->xs_snapshot) || !index_try_change_tree(so->keys.index))
 		return;
 	epoch_enter();
 	keys_place(&place, &so->keys, batch_entry(so, batch->item), 0);
 	batch->killed += tree_delete(so->keys.tree, &probe, 1, NULL);
 	epoch_exit();
+	index_end_change_tree(so->keys.index);
 }
 
 /* The batch is about to be left: if its leaf has become empty, let it go. */
@@ -179,12 +180,14 @@ finish_kills(ScanState *so)
 
 	if (batch->killed == 0)
 		return;
-	if (tree_leaf_is_sparse(so->keys.tree, batch->n - batch->killed))
+	if (tree_leaf_is_sparse(so->keys.tree, batch->n - batch->killed) &&
+		index_try_change_tree(so->keys.index))
 	{
 		epoch_enter();
 		keys_place(&place, &so->keys, batch_entry(so, 0), 0);
 		tree_shrink(so->keys.tree, &place.probe);
 		epoch_exit();
+		index_end_change_tree(so->keys.index);
 		tree_reclaim(so->keys.tree);
 	}
 	batch->killed = 0;
@@ -340,7 +343,7 @@ static bool
 collect_range(ScanState *so, ScanDirection dir)
 {
 	ScanBatch  *batch = &so->batch;
-	PartialSet	set = {.limit = (uint64) work_mem * 1024};
+	PartialSet	set = {.limit = Min((uint64) work_mem * 1024, MaxAllocSize)};
 	Relation	heap;
 	IndexView	view;
 

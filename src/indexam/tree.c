@@ -247,6 +247,12 @@ tree_tuple_release(Tree *tree, TreeTuple *tuple)
 
 /* ---- nodes ---- */
 
+static inline bool
+chunk_has_room(const ArenaChunk *chunk)
+{
+	return chunk != NULL && chunk->used < chunk->nnodes;
+}
+
 /* A new chunk; its size is decided under the mutex, filled in outside. */
 static bool
 chunk_add(Tree *tree)
@@ -267,6 +273,13 @@ chunk_add(Tree *tree)
 	chunk->nodes = (TreeNode *) TYPEALIGN(64, (char *) chunk + sizeof(ArenaChunk));
 
 	SpinLockAcquire(&tree->mutex);
+	if (chunk_has_room(tree->chunks))
+	{
+		/* somebody was faster: behind another one its nodes would never be used */
+		SpinLockRelease(&tree->mutex);
+		arena_free(chunk);
+		return true;
+	}
 	chunk->next = tree->chunks;
 	tree->chunks = chunk;
 	tree->next_chunk = Min(Max(tree->next_chunk, nnodes) * 2, CHUNK_MAX_NODES);
@@ -287,7 +300,7 @@ node_take(Tree *tree)
 		node = tree->free_nodes;
 		memcpy(&tree->free_nodes, node->data, sizeof(TreeNode *));
 	}
-	else if (tree->chunks != NULL && tree->chunks->used < tree->chunks->nnodes)
+	else if (chunk_has_room(tree->chunks))
 		node = &tree->chunks->nodes[tree->chunks->used++];
 	if (node != NULL)
 		tree->nodes++;

@@ -5,6 +5,10 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "postgres.h"
+
+#include "sofort/pmem/fault.h"
+
 #include "tree_pool.h"
 
 typedef struct VerifyState
@@ -163,6 +167,7 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 		state->entries += node->n;
 		return;
 	}
+	SOFORT_STOP("verify-children");
 	for (i = 0; i <= node->n; i++)
 	{
 		uint8	   *entries = node_entries(tree, node);

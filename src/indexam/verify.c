@@ -9,6 +9,7 @@
 
 #include "access/genam.h"
 #include "miscadmin.h"
+#include "sofort/compat/lock.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "utils/memutils.h"
@@ -23,6 +24,57 @@ typedef struct VerifyState
 	void	   *arg;
 	MemoryContext context;
 } VerifyState;
+
+/* ---- readers that remove entries, and who looks at the whole tree ---- */
+
+/*
+ * A scan removes entries of rows that nobody sees, with no more than AccessShareLock
+ * on the table.  It holds this for each of them, if it can be had at once, and verify
+ * for as long as it looks: a lock of a tuple that no index has.
+ */
+static void
+whole_tree_tid(ItemPointer tid)
+{
+	ItemPointerSet(tid, 0, 2);	/* (0,1) is the build lock */
+}
+
+bool
+index_try_change_tree(Relation index)
+{
+	ItemPointerData tid;
+
+	whole_tree_tid(&tid);
+	return compat_conditional_lock_tuple(index, &tid, ShareLock, false);
+}
+
+void
+index_end_change_tree(Relation index)
+{
+	ItemPointerData tid;
+
+	whole_tree_tid(&tid);
+	UnlockTuple(index, &tid, ShareLock);
+}
+
+static void
+lock_whole_tree(Relation index)
+{
+	ItemPointerData tid;
+
+	whole_tree_tid(&tid);
+	LockTuple(index, &tid, ExclusiveLock);
+}
+
+static void
+unlock_whole_tree(Relation index)
+{
+	ItemPointerData tid;
+
+	whole_tree_tid(&tid);
+	UnlockTuple(index, &tid, ExclusiveLock);
+}
+
+/* ---- verify ---- */
 
 /* The values of an entry, encoded again, give its bytes. */
 static void
@@ -82,10 +134,12 @@ indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void 
 	index_attach(&state.keys, index);
 	state.context = AllocSetContextCreate(CurrentMemoryContext, "sofort verify",
 										  ALLOCSET_DEFAULT_SIZES);
+	lock_whole_tree(index);		/* an error gives it back */
 	/* nobody writes: one epoch for all is no burden */
 	epoch_enter();
 	(void) tree_verify(state.keys.tree, &state.keys.order, problem, arg);
 	verify_leaves(&state);
 	epoch_exit();
+	unlock_whole_tree(index);
 	MemoryContextDelete(state.context);
 }
