@@ -77,6 +77,17 @@ VACUUM pl;
 SELECT * FROM sofort.verify('pl');
 SELECT index, placement, status, entries FROM pl_where();
 
+-- Dropped concurrently, that is, in a later one of several transactions
+SELECT count(DISTINCT owner) AS owners FROM sofort_test.allocations() \gset
+SELECT structures_ready AS ready FROM sofort.recovery \gset
+CREATE INDEX CONCURRENTLY pl_drop ON pl USING sofort_index (id) WITH (placement = pmem);
+CREATE INDEX CONCURRENTLY pl_drop2 ON pl USING sofort_index (id) WITH (placement = dram);
+DROP INDEX CONCURRENTLY pl_drop;
+DROP INDEX CONCURRENTLY pl_drop2;
+SELECT count(DISTINCT owner) - :owners AS left_in_pool FROM sofort_test.allocations();
+SELECT structures_ready - :ready AS left_in_dram FROM sofort.recovery;
+SELECT * FROM sofort.verify('pl');
+
 -- Unlogged tables are empty after a crash: their indexes are not kept.
 SET sofort.index_placement = pmem;
 CREATE UNLOGGED TABLE pl_u (id int PRIMARY KEY) USING sofort;

@@ -86,11 +86,13 @@ typedef struct Pending
 	PendingKind kind;
 	int			level;			/* of the subtransaction */
 	RelFileLocator locator;		/* database only: the others are 0 */
+	Oid			dropped;		/* DROP_ON_COMMIT: with this index */
 	StoreId		store;			/* DROP_INCOMPLETE */
 	struct Pending *next;
 } Pending;
 
 static Pending *pending = NULL; /* in TopTransactionContext */
+static List *leaving = NIL;		/* of Pending, in TopMemoryContext: see note_gone() */
 
 static uint64 former_steps = 0; /* for tests */
 
@@ -508,6 +510,7 @@ remember(PendingKind kind, const RelFileLocator *locator)
 	item->kind = kind;
 	item->level = GetCurrentTransactionNestLevel();
 	item->locator = *locator;
+	item->dropped = InvalidOid;
 	item->store = 0;
 	item->next = pending;
 	pending = item;
@@ -607,12 +610,12 @@ registry_hook_drop_relation(Oid relid)
 		locator_number(&locator) = form->relfilenode;
 		entry = dshash_find(registry_table(), &locator, false);
 		if (entry != NULL)
-		{
 			dshash_release_lock(table, entry);
+		if (entry != NULL || store_find_tree(&locator) != NULL)
+		{
 			remember(DROP_ON_COMMIT, &locator);
+			pending->dropped = relid;
 		}
-		else if (store_find_tree(&locator) != NULL)
-			remember(DROP_ON_COMMIT, &locator);
 	}
 	ReleaseSysCache(tuple);
 }
@@ -650,11 +653,53 @@ keep_files_in_use(void)
 
 	for (item = pending; item != NULL; item = item->next)
 	{
-		if (item->kind == DROP_ON_COMMIT && locator_db(&item->locator) == MyDatabaseId &&
-			OidIsValid(compat_relid_by_file(locator_spc(&item->locator),
-											locator_number(&item->locator))))
-			item->kind = DROP_ON_ABORT; /* which it does not */
+		Oid			user = InvalidOid;
+
+		if (item->kind == DROP_ON_COMMIT && locator_db(&item->locator) == MyDatabaseId)
+			user = compat_relid_by_file(locator_spc(&item->locator),
+										locator_number(&item->locator));
+		if (!OidIsValid(user))
+			continue;
+		item->kind = DROP_ON_ABORT; /* which it does not */
+		if (user == item->dropped)
+		{
+			MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+			Pending    *copy = palloc(sizeof(Pending));
+
+			*copy = *item;
+			leaving = lappend(leaving, copy);
+			MemoryContextSwitchTo(old);
+		}
 	}
+}
+
+/*
+ * DROP INDEX CONCURRENTLY says that it drops the index, but does so in a later one of
+ * its transactions.
+ */
+static void
+note_gone(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, leaving)
+	{
+		Pending    *item = lfirst(lc);
+
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(item->dropped)))
+			continue;
+		remember(DROP_ON_COMMIT, &item->locator);
+		leaving = foreach_delete_current(leaving, lc);
+		pfree(item);
+	}
+}
+
+/* It has failed: the index is still there. */
+static void
+forget_leaving(void)
+{
+	list_free_deep(leaving);
+	leaving = NIL;
 }
 
 /* What is in the pool goes with the transaction's write set. */
@@ -756,6 +801,10 @@ xact_callback(XactEvent event, void *arg)
 		(void) registry_table();
 		finish_prepared();
 	}
+	if (leaving != NIL && event == XACT_EVENT_PRE_COMMIT)
+		note_gone();
+	else if (leaving != NIL && event == XACT_EVENT_ABORT)
+		forget_leaving();
 	if (pending == NULL)
 		return;
 	switch (event)
