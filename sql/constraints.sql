@@ -290,6 +290,43 @@ SELECT * FROM sofort.verify('s_p');
 SELECT * FROM sofort.verify('s_q');
 SELECT * FROM sofort.verify('s_i1');
 SELECT * FROM sofort.verify('s_i2');
+-- what reads a table, by its indexes, while a command changes their access method
+SET enable_seqscan = off;
+CREATE TABLE s_read (id int PRIMARY KEY, code varchar(10) UNIQUE) USING heap;
+INSERT INTO s_read SELECT i, 'c' || i FROM generate_series(1, 2000) i;
+CREATE FUNCTION s_reader(int) RETURNS int LANGUAGE plpgsql AS
+    'BEGIN RETURN (SELECT count(*) FROM s_read WHERE id BETWEEN 100 AND 109) + (SELECT count(*) FROM s_read WHERE code = ''c7''); END';
+CREATE FUNCTION s_reading() RETURNS event_trigger LANGUAGE plpgsql AS
+    'BEGIN RAISE NOTICE ''%: read %'', tg_event, s_reader(0); END';
+CREATE EVENT TRIGGER s_rewrite ON table_rewrite EXECUTE FUNCTION s_reading();
+CREATE EVENT TRIGGER s_start ON ddl_command_start EXECUTE FUNCTION s_reading();
+SET client_min_messages = notice;
+ALTER TABLE s_read SET ACCESS METHOD sofort;
+SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
+ALTER TABLE s_read DROP CONSTRAINT s_read_code_key;
+CREATE UNIQUE INDEX s_read_code_key ON s_read USING sofort_index (code);
+ALTER TABLE s_read ADD UNIQUE USING INDEX s_read_code_key;
+SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
+ALTER TABLE s_read SET ACCESS METHOD heap;
+SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
+ALTER EVENT TRIGGER s_rewrite DISABLE;
+ALTER EVENT TRIGGER s_start DISABLE;
+ALTER TABLE s_read SET ACCESS METHOD sofort, ADD n int DEFAULT s_reader(1);
+SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
+ALTER TABLE s_read ADD CHECK (s_reader(id) >= 0);
+ALTER TABLE s_read ALTER code TYPE varchar(20);
+ALTER TABLE s_read SET ACCESS METHOD heap, ADD m int DEFAULT s_reader(1);
+SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
+SET client_min_messages = warning;
+ALTER TABLE s_read SET ACCESS METHOD sofort;
+SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
+SELECT count(*), min(n), s_reader(0) FROM s_read;
+SELECT * FROM sofort.verify('s_read');
+DROP EVENT TRIGGER s_rewrite;
+DROP EVENT TRIGGER s_start;
+DROP TABLE s_read;
+DROP FUNCTION s_reading, s_reader;
+RESET enable_seqscan;
 -- ADD CONSTRAINT USING INDEX, then TRUNCATE: the index keeps its options, and no others
 BEGIN;
 CREATE TABLE s_truncated (id int NOT NULL, v text) USING sofort;

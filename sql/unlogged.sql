@@ -39,7 +39,9 @@ BEGIN; ALTER TABLE u SET LOGGED; UPDATE u SET n = n + 1; ROLLBACK;
 SELECT * FROM look('u');
 ALTER TABLE u SET ACCESS METHOD heap;
 SELECT am('u'::regclass), count(*) FROM u;
+SET sofort.index_placement = dram;
 ALTER TABLE u SET ACCESS METHOD sofort, SET LOGGED;
+RESET sofort.index_placement;
 SELECT * FROM look('u');
 ALTER TABLE u SET UNLOGGED, ALTER n TYPE bigint;
 SELECT * FROM look('u');
@@ -61,6 +63,18 @@ INSERT INTO u VALUES (1, 'one', 1);
 SELECT * FROM look('u');
 SELECT relname FROM pg_class, LATERAL pg_relation_filepath(oid) path, LATERAL pg_stat_file(path || '_init', true) f
 WHERE relnamespace = 'reg_unlogged'::regnamespace AND f.size IS NOT NULL ORDER BY relname COLLATE "C";
+-- an index that is kept in the pool stands in the way of each way to become unlogged
+CREATE TABLE placed (i int PRIMARY KEY WITH (placement = pmem), n int UNIQUE WITH (placement = hybrid)) USING sofort;
+INSERT INTO placed SELECT i, i FROM generate_series(1, 100) i;
+\set VERBOSITY terse
+ALTER TABLE placed SET UNLOGGED;
+ALTER TABLE placed SET UNLOGGED, ALTER n TYPE bigint;
+ALTER INDEX placed_pkey SET (placement = dram);
+ALTER TABLE placed SET UNLOGGED, ALTER n TYPE bigint;
+ALTER TABLE placed SET UNLOGGED, ALTER n TYPE bigint, DROP CONSTRAINT placed_n_key;
+\set VERBOSITY default
+SELECT index, placement, status FROM sofort.indexes WHERE relation = 'placed'::regclass;
+DROP TABLE placed;
 -- an unlogged table may refer to a permanent one, not the other way round
 CREATE TABLE perm (i int PRIMARY KEY);
 CREATE UNLOGGED TABLE u_ref (i int REFERENCES perm, j int REFERENCES u);

@@ -440,11 +440,34 @@ altered_tables(const AlterTableStmt *stmt, const AlterTableCmd *cmd, Oid root, L
 	return result;
 }
 
-/* An event trigger may read any table before its command has ended for us. */
+/*
+ * An event trigger may read any table after we have prepared a command, or before it
+ * has ended for us.
+ */
 static bool
-event_triggers_follow(void)
+any_event_trigger(void)
 {
-	return EventCacheLookup(EVT_DDLCommandEnd) != NIL || EventCacheLookup(EVT_SQLDrop) != NIL;
+	return EventCacheLookup(EVT_DDLCommandStart) != NIL || EventCacheLookup(EVT_TableRewrite) != NIL ||
+		EventCacheLookup(EVT_DDLCommandEnd) != NIL || EventCacheLookup(EVT_SQLDrop) != NIL;
+}
+
+/* So may what other commands in the same ALTER TABLE evaluate. */
+static bool
+others_may_read(const AlterTableStmt *stmt)
+{
+	return list_length(stmt->cmds) > 1 || any_event_trigger();
+}
+
+/* ALTER COLUMN TYPE checks them anew, by functions that may read the table. */
+static bool
+has_checks(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	const TupleConstr *constr = RelationGetDescr(rel)->constr;
+	bool		result = constr != NULL && constr->num_check > 0;
+
+	table_close(rel, NoLock);
+	return result;
 }
 
 /* May something read this index before ALTER COLUMN TYPE has ended, and does that make it again? */
@@ -452,7 +475,7 @@ static bool
 is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r)
 {
 	bool		recreated = false;
-	bool		read = event_triggers_follow();
+	bool		read = any_event_trigger() || has_checks(r->relid);
 	ListCell   *lc;
 
 	foreach(lc, stmt->cmds)
@@ -536,7 +559,7 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 		return;
 	LockRelationOid(index, AccessExclusiveLock);
 	follow_up->to_sofort = lappend_oid(follow_up->to_sofort, index);
-	if (list_length(stmt->cmds) == 1 && !event_triggers_follow())
+	if (!others_may_read(stmt))
 	{
 		index_convert(index, BTREE_AM_OID, false);
 		follow_up->old_numbers = lappend_oid(follow_up->old_numbers, relation_number(index));
@@ -550,13 +573,16 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 
 /*
  * SET ACCESS METHOD rewrites the table and builds all its indexes anew, each
- * with its access method: change that first.
+ * with its access method: change that first.  Where something might read the table
+ * before it is rewritten, the index is a real one then: a btree.
  */
 static void
-retype_indexes(AlterFollowUp *follow_up, Oid relid, const TableTraits *before, const TableTraits *after)
+retype_indexes(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid,
+			   const TableTraits *after)
 {
 	Oid			index_am = exec_index_am_oid();
 	bool		to_sofort = takes_sofort_constraints(after);
+	bool		read = others_may_read(stmt);
 	ListCell   *lc;
 
 	foreach(lc, indexes_of(relid))
@@ -573,8 +599,14 @@ retype_indexes(AlterFollowUp *follow_up, Oid relid, const TableTraits *before, c
 		if (new_am == am)
 			continue;
 		LockRelationOid(index, AccessExclusiveLock);
+		if (read && new_am == index_am)
+		{
+			follow_up->to_sofort = lappend_oid(follow_up->to_sofort, index);
+			follow_up->old_numbers = lappend_oid(follow_up->old_numbers, InvalidOid);
+			continue;
+		}
 		index_keep_options(index, new_am);
-		index_convert(index, new_am, false);
+		index_convert(index, new_am, read);
 		follow_up->retyped = lappend_oid(follow_up->retyped, index);
 		follow_up->retyped_numbers = lappend_oid(follow_up->retyped_numbers, relation_number(index));
 	}
@@ -694,7 +726,7 @@ constraint_before_alter(AlterTableStmt *stmt)
 	foreach(lc, stmt->cmds)
 		prepare_command(follow_up, stmt, lfirst_node(AlterTableCmd, lc), relid, lockmode);
 	if (after.am != before.am && before.relkind != RELKIND_PARTITIONED_TABLE)
-		retype_indexes(follow_up, relid, &before, &after);
+		retype_indexes(follow_up, stmt, relid, &after);
 	return follow_up;
 }
 
@@ -722,6 +754,8 @@ convert_recreated(const AlterFollowUp *follow_up)
 			index_set_options(index, r->options);
 		if (convert)
 			index_convert(index, index_am, true);
+		else
+			indexam_check_placement(index); /* it was built without these options */
 	}
 }
 

@@ -43,7 +43,7 @@ placement_name(TreePlacement placement)
 	return names[placement];
 }
 
-/* A crash empties unlogged tables: nothing of their indexes is worth keeping. */
+/* A crash empties unlogged tables: nothing of their indexes is worth keeping.  0A000 */
 TreePlacement
 placement_for_build(Relation index)
 {
@@ -58,6 +58,16 @@ placement_for_build(Relation index)
 				 errdetail("Index \"%s\" has that placement.", RelationGetRelationName(index)),
 				 errhint("Use ALTER INDEX ... SET (placement = dram) first.")));
 	return placement;
+}
+
+void
+indexam_check_placement(Oid index_oid)
+{
+	Relation	index = index_open(index_oid, NoLock);
+
+	if (am_is_ours(index))
+		(void) placement_for_build(index);
+	index_close(index, NoLock);
 }
 
 static bool
