@@ -115,6 +115,14 @@ ALTER TABLE s_heap SET ACCESS METHOD sofort;
 ALTER PUBLICATION s_pub DROP TABLE s_heap;
 ALTER TABLE s_heap SET ACCESS METHOD sofort;
 ALTER TABLE s_heap SET ACCESS METHOD heap;
+CREATE TABLE s_parent (i int PRIMARY KEY) USING heap;
+CREATE TABLE s_child () INHERITS (s_parent) USING heap;
+CREATE TABLE s_grandchild () INHERITS (s_child) USING sofort;
+ALTER PUBLICATION s_pub ADD TABLE s_parent;
+ALTER PUBLICATION s_pub ADD TABLE s_heap, s_child *;
+ALTER PUBLICATION s_pub ADD TABLE ONLY s_child, ONLY s_parent;
+SELECT tablename FROM pg_publication_tables WHERE pubname = 's_pub' ORDER BY 1;
+DROP TABLE s_parent CASCADE;
 DROP PUBLICATION s_pub;
 RESET client_min_messages;
 -- a foreign object, a wrong kind of relation

@@ -223,6 +223,7 @@ foreach my $sql ('ALTER TABLE p ADD x int', 'DROP TABLE p CASCADE', 'TRUNCATE p 
 	like($error, $sql =~ /OWNED/ ? qr/^(55006|2BP01)/ : qr/^55006/, "while it waits: $sql");
 }
 like($node->error_of('DROP DATABASE postgres', 'elsewhere'), qr/^55006/, 'DROP DATABASE');
+is($node->error_of('ALTER DATABASE postgres CONNECTION LIMIT 90 ALLOW_CONNECTIONS true', 'elsewhere'), '', 'other options of a database');
 $node->safe_psql('postgres', 'VACUUM p; ANALYZE p; CREATE TABLE independent (i int) USING sofort; INSERT INTO independent VALUES (1); DROP TABLE independent');
 others_see('after all that', 1);
 

@@ -109,6 +109,18 @@ template_end(void)
 	template_name = NULL;
 }
 
+/* Other options of ALTER DATABASE let those who are connected go on. */
+bool
+database_moves(const AlterDatabaseStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
+			return true;
+	return false;
+}
+
 /*
  * Locks out new connections as the command will, and forgets the indexes in DRAM
  * if nobody is connected: they are built again, by workers or whoever needs them.  With others
@@ -117,16 +129,11 @@ template_end(void)
 void
 database_before_alter(const AlterDatabaseStmt *stmt)
 {
-	bool		moves = false;
 	int			nbackends;
 	int			nprepared;
 	Oid			db;
-	ListCell   *lc;
 
-	foreach(lc, stmt->options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
-			moves = true;
-	if (!moves)
+	if (!database_moves(stmt))
 		return;
 	db = get_database_oid(stmt->dbname, true);
 	if (!OidIsValid(db) || !compat_owns_database(db, GetUserId()) || db == MyDatabaseId)

@@ -135,7 +135,8 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 			template_begin(castNode(CreatedbStmt, stmt));
 			break;
 		case T_AlterDatabaseStmt:
-			clear_database_of_workers(stmt);
+			if (database_moves(castNode(AlterDatabaseStmt, stmt)))
+				clear_database_of_workers(stmt);
 			database_before_alter(castNode(AlterDatabaseStmt, stmt));
 			break;
 		case T_TransactionStmt:

@@ -76,6 +76,7 @@ extern void template_copy(Oid new_db);
 extern void template_end(void);
 
 /* ALTER DATABASE SET TABLESPACE: its indexes in DRAM are forgotten. */
+extern bool database_moves(const AlterDatabaseStmt *stmt);
 extern void database_before_alter(const AlterDatabaseStmt *stmt);
 extern void database_end_of_xact(bool commit);
 

@@ -10,6 +10,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_publication.h"
 #include "miscadmin.h"
 #include "sofort/compat/ddl.h"
@@ -50,6 +51,23 @@ refuse_published(const char *name, const char *hint)
 			 errhint("%s", hint)));
 }
 
+#define UNPUBLISHED_HINT "Use heap for tables that are to be replicated."
+
+/* The command adds what inherits from a plain table by name, too. */
+static void
+refuse_children(const RangeVar *name)
+{
+	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+	ListCell   *lc;
+
+	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_RELATION ||
+		!compat_owns_relation(relid, GetUserId()))
+		return;
+	foreach(lc, find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL))
+		if (exec_relation_am(lfirst_oid(lc)) == exec_table_am_oid())
+			refuse_published(get_rel_name(lfirst_oid(lc)), UNPUBLISHED_HINT);
+}
+
 /*
  * A subscriber would copy the table once and then never hear of a change: the
  * WAL has none.  (FOR ALL TABLES and the like do not name the table.)
@@ -63,10 +81,12 @@ refuse_publication(List *objects)
 	{
 		PublicationObjSpec *object = lfirst_node(PublicationObjSpec, lc);
 
-		if (object->pubobjtype == PUBLICATIONOBJ_TABLE && object->pubtable != NULL &&
-			names_sofort_relation(object->pubtable->relation, RELKIND_RELATION))
-			refuse_published(object->pubtable->relation->relname,
-							 "Use heap for tables that are to be replicated.");
+		if (object->pubobjtype != PUBLICATIONOBJ_TABLE || object->pubtable == NULL)
+			continue;
+		if (names_sofort_relation(object->pubtable->relation, RELKIND_RELATION))
+			refuse_published(object->pubtable->relation->relname, UNPUBLISHED_HINT);
+		else if (object->pubtable->relation->inh)
+			refuse_children(object->pubtable->relation);
 	}
 }
 
