@@ -251,6 +251,7 @@ dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n)
 	LWLockRelease(lock);
 	memmove(index->unlinked, index->unlinked + n, kept * sizeof(uint32));
 	index->nunlinked = kept;
+	index->uncounted = 0;
 }
 
 /*
@@ -288,6 +289,8 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 				 errmsg("out of memory for sofort"),
 				 errhint("Raise sofort.dram_size and restart the server.")));
 	index->absent_known = true;
+	if (d->attlen < 0)
+		index->uncounted = 0;
 	if (nabsent == 0)
 		return;
 	Assert(index->nfree == 0);
@@ -420,6 +423,7 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
 		if (index->table == NULL)
 		{
 			flush_found(dictionary);
+			index->uncounted = pm_vector_count(&dictionary->values);
 			if (!dict_tables_open(shared, index))
 			{
 				dictionary_find_absent(shared, index);
@@ -465,7 +469,8 @@ bool
 dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows)
 {
 	/* no lock: a value more or less does not matter */
-	int64		values = (int64) pm_vector_count(&index->dictionary->values) - index->nfree;
+	int64		values = (int64) pm_vector_count(&index->dictionary->values) - index->nfree -
+		(int64) index->uncounted;
 	int64		live = (int64) pg_atomic_read_u64(&shared->live) + (int64) own_rows;
 	int64		places = (int64) store_block_count(shared->header) * SOFORT_BLOCK_ROWS;
 

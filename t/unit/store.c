@@ -516,6 +516,21 @@ test_dictionary_crowded(void **state)
 		dictionary()->checks.chunks[k] = chunk;
 		assert_null(dictionary_problem(header, column_get(header, 0), 0));
 	}
+
+	/* after a start nobody knows which of the codes are free: that does not make it crowded */
+	start_and_attach();
+	for (value = 5000; value < 5000 + 1024; value++)
+		assert_int_not_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), DICT_FULL);
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), DICT_FULL);
+	/* but when they have been counted it is */
+	start_and_attach();
+	value = 4000;
+	assert_int_not_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), DICT_FULL);
+	memset(unused, 0, sizeof(unused));
+	unused[1] = ~UINT64CONST(0);
+	op_free_values();
+	value++;
+	assert_int_equal(dictionary_code(shared, dict_index, &value, attlen, CODES, 0), DICT_FULL);
 }
 
 /*

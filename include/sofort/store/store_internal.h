@@ -127,6 +127,7 @@ typedef struct DictIndex
 	uint32	   *free;
 	uint32		nfree_size;
 	uint32		longest;		/* bytes, of the values that were added since the start */
+	uint64		uncounted;		/* codes of before it, whose values may have been freed */
 
 	/* of VACUUM */
 	DictStep	step;
