@@ -354,6 +354,23 @@ $other->start(no_extension => 1);
 is($other->safe_psql('postgres', 'SELECT * FROM s'), 7, 'made anew: it survives a crash');
 is($other->verify_problems, '', 'made anew: verify');
 
+# ---- a pool made beside a data directory whose WAL has marks of another: a standby that was cloned
+# before sofort was there, promoted, and crashed before its first checkpoint ----
+foreach my $round (1 .. 3)
+{
+	$other->safe_psql('postgres', 'CHECKPOINT') if $round > 1;
+	$other->safe_psql('postgres', "INSERT INTO s VALUES (100 + $round)");
+}
+$other->safe_psql('postgres', 'DROP TABLE s');
+$other->kill9;
+unlink($path, $other->data_dir . '/sofort.control') == 2 or BAIL_OUT('no pool');
+$other->start(no_extension => 1);
+is($other->error_of('CREATE TABLE s (i int PRIMARY KEY) USING sofort; INSERT INTO s VALUES (7)'), '', 'a new pool after a crash: it is used');
+$other->kill9;
+$other->start(no_extension => 1);
+is($other->safe_psql('postgres', 'SELECT * FROM s'), 7, 'a new pool after a crash: it survives the next one');
+is($other->verify_problems, '', 'a new pool after a crash: verify');
+
 # ---- transactions that the data directory has not begun: not forgotten when it has begun others ----
 my $next = $other->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())');
 $other->safe_psql('postgres', "INSERT INTO s VALUES ($_)") foreach 11 .. 13;

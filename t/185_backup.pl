@@ -98,7 +98,7 @@ $node->safe_psql('postgres', 'SELECT pg_switch_wal()');
 $node->poll_query_until('postgres', "SELECT last_archived_wal >= pg_walfile_name('$lsn') FROM pg_stat_archiver")
   or BAIL_OUT('WAL is not archived');
 
-my $wrapper;
+my ($wrapper, $hold_launcher);
 sub restore
 {
 	my ($name, $pool, @conf) = @_;
@@ -109,6 +109,7 @@ sub restore
 	run_log([ 'cp', '--sparse=always', $pool, $restored->pool_file ]) if defined $pool;
 	$restored->append_conf('postgresql.conf', join("\n",
 		"sofort.pool_path = '" . $restored->pool_file . "'", 'archive_mode = off', @conf, ''));
+	$restored->arm_at_start('launcher-started', 'wait') if $hold_launcher;
 	$restored->start;
 	$restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or BAIL_OUT('recovery does not end');
 	return $restored;
@@ -159,6 +160,33 @@ $restored->start;
 $restored->safe_psql('postgres', "COMMIT PREPARED 'p'");
 $restored->safe_psql('postgres', "DELETE FROM marker WHERE what = 'prepared'");
 check_state('restored without memory, and with it');
+$restored->stop;
+
+# The first use writes the control file, and cannot at first: then the server is restored all the
+# same, and takes no copy of its own pool for that of a restore any more.
+$hold_launcher = 1;
+$restored = restore('full', $copy, @exact);
+$hold_launcher = 0;
+ok($restored->wait_at('launcher-started'), 'nobody has used the pool yet');
+mkdir($restored->data_dir . '/sofort.control.tmp') or die;
+like($restored->error_of('TABLE s'), qr/^\S{5}: could not .*sofort\.control\.tmp/, 'the control file cannot be written');
+rmdir($restored->data_dir . '/sofort.control.tmp') or die;
+is($restored->error_of('TABLE s'), '', 'now it can');
+$restored->disarm('launcher-started');
+my $own_copy = $node->basedir . '/own_copy';
+$restored->safe_psql('postgres', "INSERT INTO marker VALUES ('earlier')");
+$restored->safe_psql('postgres', "SELECT sofort.backup('$own_copy')");
+$restored->safe_psql('postgres', "INSERT INTO marker VALUES ('later')");
+$restored->stop;
+run_log([ 'mv', $restored->pool_file, $restored->pool_file . '.own' ]);
+run_log([ 'cp', '--sparse=always', $own_copy, $restored->pool_file ]);
+$restored->expect_damage;
+$restored->start;
+like($restored->error_of('TABLE s'), qr/^55000: sofort pool .* is a copy made by sofort\.backup/, 'a copy of its own pool is refused afterwards');
+$restored->stop;
+run_log([ 'mv', $restored->pool_file . '.own', $restored->pool_file ]);
+$restored->start;
+is($restored->safe_psql('postgres', q{SELECT count(*) FROM marker WHERE what = 'later'}), 1, 'its own is not');
 $restored->stop;
 
 # ---- every other combination ----

@@ -110,14 +110,15 @@ is_restored_copy(void)
 /*
  * A restored data directory with a copy that sofort.backup() made: it is opened,
  * and the end of recovery will tell whether the two are of the same moment
- * (pool_check_restored()).  False: there is none.  Once it was adopted, they agree as any
- * two do: after a crash the file may be older than its redo log, which was not replayed yet.
+ * (pool_check_restored()).  False: there is none.  What comes later is a crash of the
+ * recovery: the file may be older than its redo log, which was not replayed yet.
  */
 static bool
 adopt_copy(PoolControl *control, bool have_control)
 {
 	PoolSuperblock super;
 	bool		readable;
+	bool		again;
 	int			fd;
 
 	if (!have_control || control->superblock_offset == 0 || access("standby.signal", F_OK) == 0)
@@ -132,12 +133,14 @@ adopt_copy(PoolControl *control, bool have_control)
 		super.identity.system_identifier != GetSystemIdentifier() ||
 		memcmp(super.identity.pool_id, control->pool_id, sizeof(control->pool_id)) != 0)
 		return false;
-	if (control->state == CONTROL_RESTORING)
-		return true;
+	again = control->state == CONTROL_RESTORING || control->state == CONTROL_ADOPTED;
+	if (!again || super.life > control->life || super.hw_sequence > control->hw_sequence)
+	{
+		control->life = super.life;
+		control->hw_sequence = super.hw_sequence;
+		control->hw_xid = super.hw_xid;
+	}
 	control->state = CONTROL_RESTORING;
-	control->life = super.life;
-	control->hw_sequence = super.hw_sequence;
-	control->hw_xid = super.hw_xid;
 	return control_write(control, LOG);
 }
 
@@ -224,7 +227,9 @@ open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 static bool
 file_superblock(PoolControl *control, PoolRefusal *why)
 {
-	if (control->state == CONTROL_CREATING)
+	/* (killed between flag and file, in pool_finish_restore()) */
+	if (control->state == CONTROL_CREATING ||
+		(control->state == CONTROL_ADOPTED && (PoolSuper->flags & SUPERBLOCK_BACKUP) == 0))
 		control->state = CONTROL_READY;
 	control->superblock_offset = (uint64) ((char *) PoolSuper - PoolBase);
 	control->life = PoolSuper->life;
@@ -401,7 +406,17 @@ pool_finish_restore(void)
 	/* flag, then file: a copy without the flag is an ordinary pool */
 	set_flags(PoolSuper->flags & ~SUPERBLOCK_BACKUP);
 	control.state = CONTROL_READY;
-	(void) control_write(&control, ERROR);
+	PG_TRY();
+	{
+		(void) control_write(&control, ERROR);
+	}
+	PG_CATCH();
+	{
+		/* the next one tries again: a file that says ADOPTED lets a copy pass */
+		set_flags(PoolSuper->flags | SUPERBLOCK_BACKUP);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	LWLockRelease(pm_shared->control_lock);
 }
 

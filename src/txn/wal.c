@@ -262,12 +262,19 @@ wal_cover_xid(uint64 fxid)
 void
 wal_check_redo(void)
 {
+	bool		follows;
+
 	if (!TxnShmem->redo_seen)
 		return;
-	if (TxnShmem->redo_sequence == PoolSuper->hw_sequence + 1)
+	/* a pool without a mark may have been made beside any data directory */
+	follows = PoolSuper->flags & SUPERBLOCK_FRESH ?
+		TxnShmem->redo_sequence > PoolSuper->hw_sequence :
+		TxnShmem->redo_sequence == PoolSuper->hw_sequence + 1;
+	if (follows)
 		pool_raise_high_water(TxnShmem->redo_sequence,
 							  Max(TxnShmem->redo_fxid, PoolSuper->hw_xid));
-	else if (TxnShmem->redo_sequence != PoolSuper->hw_sequence)
+	else if (TxnShmem->redo_sequence != PoolSuper->hw_sequence &&
+			 (PoolSuper->flags & SUPERBLOCK_FRESH) == 0)
 	{
 		pool_declare_contradiction(psprintf("sofort pool \"%s\" does not match data directory \"%s\"",
 											pool_path(), DataDir),
