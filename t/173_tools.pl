@@ -135,6 +135,26 @@ with_extension(citext => sub {
 	like($node->error_of(q{INSERT INTO c VALUES ('NAME 7', 1)}, 'contrib'), qr/^23505/, 'keys differ in more than case');
 	is(sql(q{SET enable_seqscan = off; SELECT n, name FROM c WHERE name = 'nAmE 77'}, 'contrib'), '77|Name 77', 'and are found in any');
 	is(sql(q{INSERT INTO c VALUES ('name 9', 0), ('Other', 1) ON CONFLICT (name) DO UPDATE SET n = -1; SELECT name, n FROM c WHERE n < 1 OR name = 'other' ORDER BY n}, 'contrib'), "Name 9|-1\nOther|1", 'ON CONFLICT');
+
+	# the extension moves, and what stands for its operator class follows; in a restored dump, too
+	my $ams = q{SELECT string_agg(relname || ' ' || amname, ', ' ORDER BY relname) FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relname LIKE 'c2\_%'};
+	sql('CREATE SCHEMA elsewhere; ALTER EXTENSION citext SET SCHEMA elsewhere', 'contrib');
+	foreach my $schema ('elsewhere', 'public')
+	{
+		is($node->error_of(qq{DROP TABLE IF EXISTS c2; CREATE TABLE c2 (name $schema.citext PRIMARY KEY, other $schema.citext) USING sofort; CREATE INDEX c2_other ON c2 USING sofort_index (other)}, 'contrib'), '', "keys of a type in schema $schema");
+		is(sql($ams, 'contrib'), 'c2_other sofort_index, c2_pkey sofort_index', 'and their indexes');
+		sql("INSERT INTO c2 SELECT 'Name ' || i, 'Other ' || i FROM generate_series(1, 100) i", 'contrib');
+		is(sql("SET search_path = $schema, public; SET enable_seqscan = off; SELECT name FROM c2 WHERE other = 'OTHER 7'", 'contrib'), 'Name 7', 'found in any case');
+		sql('ALTER EXTENSION citext SET SCHEMA public', 'contrib') if $schema eq 'elsewhere';
+	}
+	my $dump = $node->basedir . '/citext.sql';
+	ok((run_tool('pg_dump', '-f', $dump, $node->connstr('contrib')))[0], 'dumped');
+	sql('CREATE DATABASE restored');
+	ok((run_tool('psql', '-X', '-v', 'ON_ERROR_STOP=1', '-f', $dump, $node->connstr('restored')))[0], 'restored');
+	is(sql($ams, 'restored'), 'c2_other sofort_index, c2_pkey sofort_index', 'the indexes are');
+	sql('CREATE TABLE c3 (name citext PRIMARY KEY) USING sofort; DROP TABLE c, c2, c3', 'restored');
+	is($node->error_of('DROP EXTENSION citext', 'restored'), '', 'the extension can be dropped');
+	sql('DROP DATABASE restored');
 });
 with_extension(hstore => sub {
 	sql(q{CREATE TABLE hs (id int, h hstore) USING sofort; INSERT INTO hs SELECT i, hstore('k' || i % 5, i::text) FROM generate_series(1, 200) i; CREATE INDEX ON hs USING gin (h)}, 'contrib');

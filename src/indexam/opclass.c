@@ -31,9 +31,11 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
+#include "commands/alter.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
@@ -46,6 +48,7 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -239,6 +242,67 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 
 /* ---- placeholders on demand ---- */
 
+static bool
+is_placeholder(Oid opclass, Oid am)
+{
+	HeapTuple	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
+	bool		result = HeapTupleIsValid(tuple) &&
+		((Form_pg_opclass) GETSTRUCT(tuple))->opcmethod == am;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The one that goes with this btree class, in whichever schema; InvalidOid if none */
+static Oid
+placeholder_of(Oid btree_class, Oid am)
+{
+	Relation	pg_depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Oid			result = InvalidOid;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(OperatorClassRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(btree_class));
+	scan = systable_beginscan(pg_depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (!OidIsValid(result) && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (depend->classid == OperatorClassRelationId && depend->deptype == DEPENDENCY_AUTO &&
+			is_placeholder(depend->objid, am))
+			result = depend->objid;
+	}
+	systable_endscan(scan);
+	table_close(pg_depend, AccessShareLock);
+	return result;
+}
+
+/*
+ * It goes with its original, without a word, and so does its family.  (A dump that
+ * was restored makes it without that.)
+ */
+static void
+depend_on_original(Oid placeholder, Oid btree_class)
+{
+	ObjectAddress self;
+	ObjectAddress family;
+	ObjectAddress original;
+
+	if (OidIsValid(placeholder_of(btree_class, get_index_am_oid(INDEX_AM_NAME, false))))
+		return;
+	ObjectAddressSet(self, OperatorClassRelationId, placeholder);
+	ObjectAddressSet(family, OperatorFamilyRelationId, get_opclass_family(placeholder));
+	ObjectAddressSet(original, OperatorClassRelationId, btree_class);
+	recordDependencyOn(&self, &original, DEPENDENCY_AUTO);
+	recordDependencyOn(&family, &original, DEPENDENCY_AUTO);
+	CommandCounterIncrement();
+}
+
 /* As CREATE OPERATOR CLASS ... AS STORAGE type; as a superuser may */
 static void
 create_placeholder(Form_pg_opclass btree)
@@ -246,8 +310,6 @@ create_placeholder(Form_pg_opclass btree)
 	CreateOpClassStmt *stmt = makeNode(CreateOpClassStmt);
 	CreateOpClassItem *item = makeNode(CreateOpClassItem);
 	ObjectAddress made;
-	ObjectAddress original;
-	ObjectAddress family;
 	Oid			save_user;
 	int			save_context;
 
@@ -265,32 +327,54 @@ create_placeholder(Form_pg_opclass btree)
 						   save_context | SECURITY_LOCAL_USERID_CHANGE);
 	made = DefineOpClass(stmt);
 	SetUserIdAndSecContext(save_user, save_context);
-
-	/* it goes with its original, without a word, and so does its family */
-	ObjectAddressSet(original, OperatorClassRelationId, btree->oid);
-	recordDependencyOn(&made, &original, DEPENDENCY_AUTO);
 	CommandCounterIncrement();
-	ObjectAddressSet(family, OperatorFamilyRelationId, get_opclass_family(made.objectId));
-	recordDependencyOn(&family, &original, DEPENDENCY_AUTO);
+	depend_on_original(made.objectId, btree->oid);
+}
+
+/* ALTER EXTENSION ... SET SCHEMA has moved the original, and not what is no part of it. */
+static void
+move_placeholder(Oid placeholder, Oid namespace)
+{
+	ObjectAddresses *moved = new_object_addresses();
+	Oid			save_user;
+	int			save_context;
+
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
+						   save_context | SECURITY_LOCAL_USERID_CHANGE);
+	(void) AlterObjectNamespace_oid(OperatorFamilyRelationId, get_opclass_family(placeholder),
+									namespace, moved);
+	(void) AlterObjectNamespace_oid(OperatorClassRelationId, placeholder, namespace, moved);
+	SetUserIdAndSecContext(save_user, save_context);
+	free_object_addresses(moved);
 	CommandCounterIncrement();
 }
 
-/* A placeholder for this btree class, if there is none */
+/* A placeholder for this btree class, if there is none where the class is */
 static void
 provide_for_class(Oid btree_class)
 {
 	HeapTuple	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(btree_class));
 	Form_pg_opclass form;
 	Oid			am = get_index_am_oid(INDEX_AM_NAME, false);
+	Oid			placeholder;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator class %u", btree_class);
 	form = (Form_pg_opclass) GETSTRUCT(tuple);
-	if (!OidIsValid(find_opclass(am, form)))
+	placeholder = find_opclass(am, form);
+	/* (those of built-in types come with the extension) */
+	if (!OidIsValid(placeholder) ||
+		(btree_class >= FirstNormalObjectId && !OidIsValid(placeholder_of(btree_class, am))))
 	{
 		/* somebody else may be about to make it */
 		LockDatabaseObject(OperatorClassRelationId, btree_class, 0, ShareUpdateExclusiveLock);
-		if (!OidIsValid(find_opclass(am, form)))
+		placeholder = find_opclass(am, form);
+		if (OidIsValid(placeholder))
+			depend_on_original(placeholder, btree_class);
+		else if (OidIsValid(placeholder = placeholder_of(btree_class, am)))
+			move_placeholder(placeholder, form->opcnamespace);
+		else
 			create_placeholder(form);
 	}
 	ReleaseSysCache(tuple);
