@@ -220,6 +220,22 @@ foreach my $what ('UPDATE p SET n = n + 1', 'DELETE FROM p', 'SELECT * FROM p')
 }
 is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where it was moved to');
 
+# ---- a large transaction is being rolled back: who does not want to wait does not ----
+{
+	$node->safe_psql('postgres', 'CREATE TABLE r (id int PRIMARY KEY, n int) USING sofort; INSERT INTO r VALUES (1, 0), (2, 0)');
+	$node->arm('abort-before-undo', 'wait');
+	my $writer = background('BEGIN; UPDATE r SET n = n + 1 WHERE id = 1; ROLLBACK');
+	ok($node->wait_at('abort-before-undo'), 'a transaction is about to be undone');
+	is($node->error_of(q{SET statement_timeout = '10s'; SELECT n FROM r WHERE id = 1 FOR UPDATE NOWAIT}), '55P03: could not obtain lock on row in relation "r"', 'NOWAIT');
+	is($node->safe_psql('postgres', q{SET statement_timeout = '10s'; SELECT id FROM r ORDER BY id FOR UPDATE SKIP LOCKED}), 2, 'SKIP LOCKED');
+	my $waiter = background('SELECT n FROM r WHERE id = 1 FOR UPDATE');
+	$node->disarm('abort-before-undo');
+	ends_well($writer, 'the rollback ends');
+	ends_well($waiter, 'and who waits for it');
+	is(${ $waiter->{out} }, "0\n", 'has the row as it was');
+	is($node->safe_psql('postgres', 'SELECT id FROM r ORDER BY id FOR UPDATE SKIP LOCKED'), "1\n2", 'nothing is locked any more');
+}
+
 # ---- a row is read whose writer has committed, but not stamped it; when xmin is asked for, the
 # writer's place among the transactions has other users ----
 {

@@ -206,9 +206,10 @@ dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use, uin
 	uint32		i;
 	uint32		code;
 
-	if (!enlarge(shared, (void **) &index->unlinked, first * sizeof(uint32),
+	if (!enlarge(shared, (void **) &index->unlinked, index->unlinked_size * sizeof(uint32),
 				 (first + nunused) * sizeof(uint32)))
 		return false;
+	index->unlinked_size = Max(index->unlinked_size, first + nunused);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (!prepare_absent(shared, index))
 	{

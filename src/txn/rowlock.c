@@ -279,14 +279,16 @@ wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Ope
 
 /*
  * Its backend undoes an aborted transaction before it lets go of the xid; one
- * that was prepared has no backend.
+ * that was prepared has no backend.  False as wait_for_xid(): undoing much takes time.
  */
-static void
-wait_for_undo(const TxnRow *r, const WordView *e, XLTW_Oper oper)
+static bool
+wait_for_undo(const TxnRow *r, const WordView *e, LockWaitPolicy policy, XLTW_Oper oper)
 {
 	CHECK_FOR_INTERRUPTS();
-	(void) wait_for_xid(r, view_waitable(e), LockWaitBlock, oper);
+	if (!wait_for_xid(r, view_waitable(e), policy, oper))
+		return false;
 	txn_resolve_prepared();
+	return true;
 }
 
 /* ------------------------------------------------------------------------
@@ -497,8 +499,8 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 		}
 		if (outcome == ROW_UNDOING)
 		{
-			/* short, and nothing that heap would call waiting */
-			wait_for_undo(r, &e, oper);
+			/* nothing that heap would call waiting */
+			(void) wait_for_undo(r, &e, LockWaitBlock, oper);
 			continue;
 		}
 		if (outcome == ROW_ENDING || outcome == ROW_ENDED)
@@ -684,8 +686,10 @@ txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy 
 		}
 		if (outcome == ROW_UNDOING)
 		{
-			wait_for_undo(r, &e, XLTW_Lock);
-			continue;
+			if (wait_for_undo(r, &e, policy, XLTW_Lock))
+				continue;
+			result = fail_lock(TM_WouldBlock, view_waitable(&e), InvalidCommandId, tmfd);
+			break;
 		}
 
 		/* without queueing: others may queue for us */
@@ -766,7 +770,7 @@ txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
 					return TM_Ok;
 				break;
 			case OWNER_UNDOING:
-				wait_for_undo(successor, &e, XLTW_LockUpdated);
+				(void) wait_for_undo(successor, &e, LockWaitBlock, XLTW_LockUpdated);
 				continue;
 			case OWNER_RUNNING:
 				if (conflicts[ender_mode(e.word)][mode])

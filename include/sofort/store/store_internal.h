@@ -137,6 +137,7 @@ typedef struct DictIndex
 	int			vacuums;		/* since then */
 	uint32		nunlinked;
 	uint32	   *unlinked;
+	uint32		unlinked_size;
 	uint64		complete_epoch; /* all indexes were complete before it; 0: not known */
 	DictUse    *retired_use;
 	uint64		retired_use_epoch;
