@@ -88,6 +88,30 @@ SELECT count(DISTINCT owner) - :owners AS left_in_pool FROM sofort_test.allocati
 SELECT structures_ready - :ready AS left_in_dram FROM sofort.recovery;
 SELECT * FROM sofort.verify('pl');
 
+-- An index that becomes a btree takes its tree along
+SELECT count(DISTINCT owner) AS owners FROM sofort_test.allocations() \gset
+SELECT structures_ready AS ready FROM sofort.recovery \gset
+CREATE TABLE pl_turns (id int PRIMARY KEY WITH (placement = pmem), n int UNIQUE WITH (placement = dram)) USING sofort;
+INSERT INTO pl_turns SELECT i, i FROM generate_series(1, 1000) i;
+BEGIN;
+ALTER TABLE pl_turns SET ACCESS METHOD heap;
+ROLLBACK;
+SELECT count(*) FROM pl_turns WHERE id BETWEEN 10 AND 19;
+SELECT count(DISTINCT owner) - :owners AS in_pool FROM sofort_test.allocations();
+ALTER TABLE pl_turns SET ACCESS METHOD heap;
+SELECT count(DISTINCT owner) - :owners AS in_pool FROM sofort_test.allocations();
+SELECT structures_ready - :ready AS in_dram FROM sofort.recovery;
+ALTER TABLE pl_turns SET ACCESS METHOD sofort;
+ALTER INDEX pl_turns_pkey SET (placement = pmem);
+REINDEX INDEX pl_turns_pkey;
+CREATE TABLE pl_parent (id int, n int, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+ALTER TABLE pl_turns DROP CONSTRAINT pl_turns_n_key;
+ALTER TABLE pl_parent ATTACH PARTITION pl_turns DEFAULT;
+SELECT relname, amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relname = 'pl_turns_pkey';
+SELECT count(DISTINCT owner) - :owners AS in_pool FROM sofort_test.allocations();
+SELECT structures_ready - :ready AS in_dram FROM sofort.recovery;
+DROP TABLE pl_parent;
+
 -- Unlogged tables are empty after a crash: their indexes are not kept.
 SET sofort.index_placement = pmem;
 CREATE UNLOGGED TABLE pl_u (id int PRIMARY KEY) USING sofort;

@@ -784,6 +784,10 @@ constraint_after_alter(AlterFollowUp *follow_up)
 
 	/* the rewrite has built them; if there was none after all, do it now */
 	forboth(lc, follow_up->retyped, lc2, follow_up->retyped_numbers)
+	{
 		if (relation_number(lfirst_oid(lc)) == lfirst_oid(lc2))
 			index_rebuild(lfirst_oid(lc));
+		if (exec_relation_am(lfirst_oid(lc)) == BTREE_AM_OID)
+			indexam_drop_former_files(lfirst_oid(lc));
+	}
 }

@@ -359,4 +359,6 @@ index_convert(Oid index, Oid am, bool rebuild)
 	refresh_relcache_entry(index, am);
 	if (rebuild)
 		index_rebuild(index);
+	if (rebuild && am == BTREE_AM_OID)
+		indexam_drop_former_files(index);
 }

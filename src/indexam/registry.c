@@ -567,6 +567,19 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 	pfree(in_pool);
 }
 
+void
+indexam_drop_former_files(Oid index_oid)
+{
+	Relation	index = index_open(index_oid, NoLock);
+
+	if (registry_in_use() && pool_status() == POOL_READY)
+	{
+		(void) registry_table();
+		drop_former_files(index_oid, relation_locator(index));
+	}
+	index_close(index, NoLock);
+}
+
 uint64
 indexam_test_former_steps(void)
 {

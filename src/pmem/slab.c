@@ -437,8 +437,12 @@ slab_free_owner(int extent, uint32 granule, StoreId owner)
 		/* at a start: those that a killed process freed, perhaps not durably */
 		if (MyProc == NULL)
 			pm_flush(slab->owner, slab_class_slots(class) * sizeof(uint64));
+		/* when the lock is free, who frees the last slot may give back the page */
 		if (n > 0)
+		{
+			pm_start_writeback();
 			slots_freed(get_set(PM_OWNER_SHARED, class), extent, granule, n);
+		}
 	}
 	LWLockRelease(lock);
 }

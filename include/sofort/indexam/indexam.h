@@ -24,6 +24,9 @@ extern int	sofort_index_placement;
  */
 extern void indexam_default_placement(Oid index_oid);
 
+/* An index that is none of ours any more, in a new file: trees of its former ones go at commit. */
+extern void indexam_drop_former_files(Oid index_oid);
+
 /* Raises 0A000 if the index cannot have the placement that it asks for; locked by the caller. */
 extern void indexam_check_placement(Oid index_oid);
 
