@@ -201,7 +201,7 @@ $node->safe_psql('postgres', 'ALTER TABLESPACE pg_default RESET (maintenance_io_
 is($node->error_of('ANALYZE many'), '', 'ANALYZE');
 is($node->safe_psql('postgres', q{SELECT reltuples BETWEEN 134000 AND 136000 FROM pg_class WHERE relname = 'many'; SHOW maintenance_io_concurrency}), "t\n" . ($node->pg_version < 18 ? 10 : 16), 'it has counted them');
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_prewarm');
-like($node->error_of("SELECT pg_prewarm('many')"), qr/^XX001: could not read block 0/, 'its file is empty');
+like($node->error_of("SELECT pg_prewarm('many')"), qr/^XX001: could not read block/, 'its file is empty');
 $node->safe_psql('postgres', 'DROP TABLE many; DROP EXTENSION pg_prewarm');
 
 # ---- DROP EXTENSION ----

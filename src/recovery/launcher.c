@@ -29,6 +29,7 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -105,7 +106,8 @@ look_around(void)
 
 /*
  * Not from the syscache: who commits asks us to look before he sends the message by
- * which what was looked up before becomes invalid.
+ * which what was looked up before becomes invalid.  (Without a database, and without
+ * the file that a crash removes, there are no indexes.)
  */
 static bool
 read_database(Oid db_oid, bool *valid)
@@ -117,7 +119,7 @@ read_database(Oid db_oid, bool *valid)
 
 	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(db_oid));
-	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
+	scan = systable_beginscan(rel, DatabaseOidIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	*valid = HeapTupleIsValid(tuple) &&
 		((Form_pg_database) GETSTRUCT(tuple))->datconnlimit != DATCONNLIMIT_INVALID_DB;
