@@ -42,6 +42,14 @@ SELECT tablename, attname, null_frac, n_distinct, uncorrelated, most_common_freq
 EXCEPT SELECT tablename, attname, null_frac, n_distinct, uncorrelated, most_common_freqs, vals, elem_count_histogram, elem_freqs FROM a_stats WHERE NOT heap;
 SELECT h.n_distinct::text = s.n_distinct::text AS n_distinct, h.dependencies::text = s.dependencies::text AS dependencies, h.most_common_freqs = s.most_common_freqs AS freqs
 	FROM pg_stats_ext h, pg_stats_ext s WHERE h.statistics_name = 'a_heap_both' AND s.statistics_name = 'a_sofort_both';
+-- types of PLAIN storage, whose functions do not expect references
+CREATE TABLE a_plain (v1 oidvector, v2 oidvector, v3 oidvector, v4 oidvector, v5 oidvector, v6 oidvector, a int, b int) USING sofort;
+INSERT INTO a_plain SELECT v, v, v, v, v, v, i, 80000000 FROM (SELECT i, (SELECT string_agg((i % 3 + k)::text, ' ')::oidvector FROM generate_series(1, 100) k) AS v FROM generate_series(1, 50) i) q;
+CREATE INDEX ON a_plain ((v1::text));
+CREATE STATISTICS a_plain_both (ndistinct) ON v1, a FROM a_plain;
+ANALYZE a_plain;
+SELECT n_distinct FROM pg_stats WHERE tablename = 'a_plain_v1_idx';
+DROP TABLE a_plain;
 -- with what it has written itself
 BEGIN;
 UPDATE a_sofort SET wide = repeat('z', 100000) WHERE id % 5 > 1;

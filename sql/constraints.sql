@@ -318,6 +318,16 @@ ALTER TABLE s_read ALTER code TYPE varchar(20);
 ALTER TABLE s_read SET ACCESS METHOD heap, ADD m int DEFAULT s_reader(1);
 SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
 SET client_min_messages = warning;
+CREATE TABLE s_up (id varchar(10) PRIMARY KEY) USING sofort;
+CREATE FUNCTION s_reads_up(text) RETURNS bool LANGUAGE plpgsql AS
+    'BEGIN RETURN (SELECT count(*) FROM ONLY s_up WHERE id = $1) >= 0; END';
+CREATE TABLE s_down (CHECK (s_reads_up(id))) INHERITS (s_up) USING sofort;
+INSERT INTO s_up VALUES ('x');
+INSERT INTO s_down VALUES ('x');
+ALTER TABLE s_up ALTER id TYPE varchar(20);
+SELECT * FROM s_am WHERE relname LIKE 's\_up%' ORDER BY 1;
+DROP TABLE s_down, s_up;
+DROP FUNCTION s_reads_up;
 ALTER TABLE s_read SET ACCESS METHOD sofort;
 SELECT * FROM s_am WHERE relname LIKE 's\_read%' ORDER BY 1;
 SELECT count(*), min(n), s_reader(0) FROM s_read;

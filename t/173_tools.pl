@@ -138,7 +138,9 @@ with_extension(citext => sub {
 
 	# the extension moves, and what stands for its operator class follows; in a restored dump, too
 	my $ams = q{SELECT string_agg(relname || ' ' || amname, ', ' ORDER BY relname) FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relname LIKE 'c2\_%'};
+	sql('CREATE TABLE typed (a int, k citext) USING sofort; CREATE INDEX ON typed USING sofort_index (a, k)', 'contrib');
 	sql('CREATE SCHEMA elsewhere; ALTER EXTENSION citext SET SCHEMA elsewhere', 'contrib');
+	is($node->error_of('ALTER TABLE typed ALTER a TYPE bigint; DROP TABLE typed', 'contrib'), '', 'an index that is made again');
 	foreach my $schema ('elsewhere', 'public')
 	{
 		is($node->error_of(qq{DROP TABLE IF EXISTS c2; CREATE TABLE c2 (name $schema.citext PRIMARY KEY, other $schema.citext) USING sofort; CREATE INDEX c2_other ON c2 USING sofort_index (other)}, 'contrib'), '', "keys of a type in schema $schema");

@@ -462,20 +462,20 @@ others_may_read(const AlterTableStmt *stmt)
 static bool
 has_checks(Oid relid)
 {
-	Relation	rel = table_open(relid, NoLock);
+	Relation	rel = relation_open(relid, NoLock);
 	const TupleConstr *constr = RelationGetDescr(rel)->constr;
 	bool		result = constr != NULL && constr->num_check > 0;
 
-	table_close(rel, NoLock);
+	relation_close(rel, NoLock);
 	return result;
 }
 
 /* May something read this index before ALTER COLUMN TYPE has ended, and does that make it again? */
 static bool
-is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r)
+is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r, bool any_checks)
 {
 	bool		recreated = false;
-	bool		read = any_event_trigger() || has_checks(r->relid);
+	bool		read = any_event_trigger() || any_checks;
 	ListCell   *lc;
 
 	foreach(lc, stmt->cmds)
@@ -507,8 +507,11 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 {
 	List	   *rels = altered_tables(stmt, cmd, root, lockmode);
 	Oid			index_am = exec_index_am_oid();
+	bool		any_checks = false;
 	ListCell   *lc;
 
+	foreach(lc, rels)
+		any_checks |= has_checks(lfirst_oid(lc));
 	foreach(lc, rels)
 	{
 		ListCell   *lc2;
@@ -534,7 +537,7 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 			r->columns = index_columns(index);
 			r->options = index_options(index);
 			index_keep_options(index, BTREE_AM_OID);
-			if (r->columns != NULL && is_read_meanwhile(stmt, r))
+			if (r->columns != NULL && is_read_meanwhile(stmt, r, any_checks))
 			{
 				LockRelationOid(index, AccessExclusiveLock);
 				index_convert(index, BTREE_AM_OID, true);

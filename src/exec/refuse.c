@@ -63,6 +63,10 @@ refuse_children(const RangeVar *name)
 	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_RELATION ||
 		!compat_owns_relation(relid, GetUserId()))
 		return;
+	/* the parent first, as the command does */
+	relid = RangeVarGetRelid(name, ShareUpdateExclusiveLock, true);
+	if (!OidIsValid(relid))
+		return;
 	foreach(lc, find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL))
 		if (exec_relation_am(lfirst_oid(lc)) == exec_table_am_oid())
 			refuse_published(get_rel_name(lfirst_oid(lc)), UNPUBLISHED_HINT);

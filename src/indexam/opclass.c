@@ -78,6 +78,46 @@ find_opclass(Oid am, Form_pg_opclass like)
 	return result;
 }
 
+static bool
+is_opclass_of(Oid opclass, Oid am)
+{
+	HeapTuple	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
+	bool		result = HeapTupleIsValid(tuple) &&
+		((Form_pg_opclass) GETSTRUCT(tuple))->opcmethod == am;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The btree class that a placeholder was made for, by its dependency; InvalidOid if none */
+static Oid
+original_of(Oid placeholder)
+{
+	Relation	pg_depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Oid			result = InvalidOid;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(OperatorClassRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(placeholder));
+	scan = systable_beginscan(pg_depend, DependDependerIndexId, true, NULL, 2, key);
+	while (!OidIsValid(result) && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (depend->refclassid == OperatorClassRelationId && depend->deptype == DEPENDENCY_AUTO &&
+			is_opclass_of(depend->refobjid, BTREE_AM_OID))
+			result = depend->refobjid;
+	}
+	systable_endscan(scan);
+	table_close(pg_depend, AccessShareLock);
+	return result;
+}
+
 Oid
 opclass_of_btree(Oid opclass)
 {
@@ -91,7 +131,8 @@ opclass_of_btree(Oid opclass)
 	else
 		result = find_opclass(BTREE_AM_OID, (Form_pg_opclass) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
-	return result;
+	/* it may have another schema or name by now */
+	return OidIsValid(result) ? result : original_of(opclass);
 }
 
 /* Give the placeholder's name in an error. */
@@ -242,18 +283,6 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 
 /* ---- placeholders on demand ---- */
 
-static bool
-is_placeholder(Oid opclass, Oid am)
-{
-	HeapTuple	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
-	bool		result = HeapTupleIsValid(tuple) &&
-		((Form_pg_opclass) GETSTRUCT(tuple))->opcmethod == am;
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return result;
-}
-
 /* The one that goes with this btree class, in whichever schema; InvalidOid if none */
 static Oid
 placeholder_of(Oid btree_class, Oid am)
@@ -274,7 +303,7 @@ placeholder_of(Oid btree_class, Oid am)
 		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
 
 		if (depend->classid == OperatorClassRelationId && depend->deptype == DEPENDENCY_AUTO &&
-			is_placeholder(depend->objid, am))
+			is_opclass_of(depend->objid, am))
 			result = depend->objid;
 	}
 	systable_endscan(scan);

@@ -38,13 +38,14 @@ whole_tree_tid(ItemPointer tid)
 	ItemPointerSet(tid, 0, 2);	/* (0,1) is the build lock */
 }
 
+/* Not worth an error: a full lock table means no. */
 bool
 index_try_change_tree(Relation index)
 {
 	ItemPointerData tid;
 
 	whole_tree_tid(&tid);
-	return compat_conditional_lock_tuple(index, &tid, ShareLock, false);
+	return compat_try_lock_tuple(index, &tid, ShareLock);
 }
 
 void

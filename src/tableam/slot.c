@@ -18,6 +18,7 @@
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
+#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/tableam/callbacks.h"
@@ -245,7 +246,10 @@ typedef union IndirectValue
 	char		bytes[MAXALIGN(INDIRECT_POINTER_SIZE)];
 } IndirectValue;
 
-/* Values of the pool that are longer than this, replaced by pointers to them */
+/*
+ * Values of the pool that are longer than this, replaced by pointers to them.  (Those
+ * of PLAIN storage are not expected to be: their functions need not detoast.)
+ */
 static void
 refer_to_values(TupleTableSlot *slot, Size length, Datum *values, IndirectValue *pointers)
 {
@@ -257,6 +261,7 @@ refer_to_values(TupleTableSlot *slot, Size length, Datum *values, IndirectValue 
 		varatt_indirect to;
 
 		if (slot->tts_isnull[i] || TupleDescAttr(desc, i)->attlen != -1 ||
+			TupleDescAttr(desc, i)->attstorage == TYPSTORAGE_PLAIN ||
 			VARATT_IS_EXTERNAL(value) || VARSIZE_ANY(value) <= length || !pool_contains(value))
 			continue;
 		to.pointer = value;

@@ -11,6 +11,7 @@
 #include "postgres.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "utils/rel.h"
 
 /*
  * Both are false if the lock is not to be had.  nowait: that will be an error,
@@ -26,6 +27,22 @@
 #define compat_conditional_lock_tuple(rel, tid, mode, nowait) \
 	ConditionalLockTuple(rel, tid, mode, (nowait) && log_lock_failures)
 #endif
+
+/* The same, and if the lock table is full. */
+static inline bool
+compat_try_lock_tuple(Relation rel, ItemPointer tid, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_TUPLE(tag, rel->rd_lockInfo.lockRelId.dbId, rel->rd_lockInfo.lockRelId.relId,
+					  ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid));
+#if PG_VERSION_NUM < 180000
+	return LockAcquireExtended(&tag, mode, false, true, false, NULL) != LOCKACQUIRE_NOT_AVAIL;
+#else
+	return LockAcquireExtended(&tag, mode, false, true, false, NULL, false) !=
+		LOCKACQUIRE_NOT_AVAIL;
+#endif
+}
 
 #if PG_VERSION_NUM < 170000
 #define compat_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode)
