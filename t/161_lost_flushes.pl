@@ -103,9 +103,9 @@ my @recoveries = (
 	[ 'lives', 'kept: rolled back', 'txn/kept.c:kept_close_record:flush:1', 'killed leaves', 'others',
 		'txn/keeper.c:flush_records:flush:2' ],
 	[ 'lives', 'kept: a statement', 'txn/rowlock.c:try_claim:flush:1', 'killed leaves', 'resumed',
-		'txn/recover.c:txn_resolve_leftovers:drain:1' ],
+		'txn/recover.c:resolve_slots:drain:1' ],
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'truncated',
-		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:txn_resolve_leftovers:drain:1' ],
+		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:resolve_slots:drain:1' ],
 );
 
 my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';

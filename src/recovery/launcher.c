@@ -98,10 +98,11 @@ look_around(void)
 	/* (one that is new may belong to a CREATE DATABASE that is under way) */
 	foreach(lc, store_databases(false))
 		add_database(lfirst_oid(lc), true);
-	CommitTransactionCommand();
-
 	/* what was copied while there was no launcher, or another one */
-	recovery_look_for_databases(false);
+	foreach(lc, store_databases(true))
+		if (find_database(lfirst_oid(lc)) == NULL)
+			recovery_look_for_databases(false);
+	CommitTransactionCommand();
 }
 
 /*

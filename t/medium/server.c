@@ -86,10 +86,12 @@ run_postgres(const char *shadow_log)
 		setenv("SOFORT_STOP_POINT", stop_point, 1);
 	if (chdir(data) != 0)
 		_exit(126);
+	/* (what is to be left alone is not rebuilt by workers either) */
 	execl(program, program, "-D", data, "-c", pool_setting, "-c", socket_setting,
 		  "-c", "port=5432", "-c", "listen_addresses=", "-c", "fsync=off",
 		  "-c", "dynamic_shared_memory_type=mmap", "-c", "logging_collector=off",
-		  "-c", "restart_after_crash=off", (char *) NULL);
+		  "-c", "restart_after_crash=off",
+		  stop_point != NULL ? "-c" : (char *) NULL, "sofort.recovery_workers=0", (char *) NULL);
 	_exit(127);
 }
 
