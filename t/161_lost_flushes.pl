@@ -30,7 +30,6 @@ my @moments = (
 	[ 'flushes', 'placed: before', 'placed: it is', 'store/dict_table.c:store_place_dictionary:flush:1',
 		'store/dict_table.c:store_place_dictionary:drain:1' ],
 	[ 'flushes', 'valued: ', 'last', 'store/dict_table.c:dict_tables_enter:flush:1' ],
-	[ 'flushes', 'links: used', 'links: used', 'store/vacuum.c:dissolve_chain:flush:1' ],
 	[ 'flushes', 'straddle: its', 'straddle: and it', 'store/row.c:prepare_row:flush:1', 'store/row.c:prepare_row:drain:1' ],
 	[ 'flushes', 'pruned: old', 'pruned: others', 'store/chain.c:store_link:drain:1' ],
 	[ 'flushes', 'btree: others flush', 'btree: it goes', 'store/row.c:store_insert:drain:1' ],

@@ -412,8 +412,12 @@ pool_finish_restore(void)
 	}
 	PG_CATCH();
 	{
-		/* the next one tries again: a file that says ADOPTED lets a copy pass */
-		set_flags(PoolSuper->flags | SUPERBLOCK_BACKUP);
+		/*
+		 * The next one tries again: a file that says ADOPTED lets a copy pass.  (One that
+		 * could not be flushed has its new contents.)
+		 */
+		if (control_read(&control, &exists, &why) && exists && control.state == CONTROL_ADOPTED)
+			set_flags(PoolSuper->flags | SUPERBLOCK_BACKUP);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();

@@ -303,7 +303,8 @@ unlink_unused(StoreShared *shared, DictIndex *index)
 	index->last_used = pm_vector_count(&index->dictionary->values) - index->nfree - nunused;
 	if (nunused < index->last_used || !dictionary_unlink(shared, index, use, nunused))
 	{
-		index->uncounted = 0;
+		if (nunused < index->last_used)
+			index->uncounted = 0;
 		stop_marking(shared, index);
 		return;
 	}

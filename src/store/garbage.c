@@ -282,6 +282,8 @@ free_some_ended(Relation rel, StoreDesc *store, uint64 horizon)
 		case STORE_REMOVAL_NEVER:
 			return true;
 	}
+	/* which indexes there are may be known by a commit that is not flushed yet */
+	txn_flush_seen_commits();
 	SOFORT_STOP("store-entries-removed");
 	free_dead_chains(store, roots, n, horizon);
 	return true;

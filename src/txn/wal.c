@@ -474,18 +474,14 @@ wal_forget_dependencies(void)
 	foreign_wal = false;
 }
 
-/*
- * Before the durable point of a pure transaction: everything in the WAL that it
- * may have seen.  In the common case three loads.
- */
+/* All commits that this transaction may have seen.  In the common case three loads. */
 void
-wal_flush_dependencies(void)
+txn_flush_seen_commits(void)
 {
 	uint64		done;
 	uint64		started;
 	XLogRecPtr	lsn;
 
-	wal_publish_last_sequences();
 	done = pg_atomic_read_u64(&TxnShmem->async_done);
 	/* in this order: equal means that all that had started have been counted */
 	pg_read_barrier();
@@ -500,6 +496,14 @@ wal_flush_dependencies(void)
 		XLogFlush(lsn);
 		flushed_to = lsn;
 	}
+}
+
+/* Before the durable point of a pure transaction: everything in the WAL that it may have seen. */
+void
+wal_flush_dependencies(void)
+{
+	wal_publish_last_sequences();
+	txn_flush_seen_commits();
 	SOFORT_STOP("commit-wal-flushed");
 }
 

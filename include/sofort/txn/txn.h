@@ -190,6 +190,7 @@ extern void txn_note_foreign_wal(void);
 
 /* VACUUM, before it frees row ids (H1c): make all WAL so far durable. */
 extern void txn_flush_all_wal(void);
+extern void txn_flush_seen_commits(void);
 
 /* ---- visibility ---- */
 
