@@ -5,7 +5,7 @@
  *	  checkpoint, and the WAL up to where it was flushed.
  *
  * A working copy is made once; after each use what has changed in it is put
- * back, which is told by sizes and times.
+ * back, which is told by sizes and times.  Original and WAL are read once.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ipc.h>
-#include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,9 +77,55 @@ remove_tree(const char *path)
 	rmdir(path);
 }
 
+/* What the original has, read once: it does not change. */
+typedef struct Entry
+{
+	char	   *name;			/* within its directory */
+	struct stat st;
+	struct Entry *content;		/* of a directory, sorted by name */
+	int			n;
+} Entry;
+
+static Entry original;
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	return strcmp(((const Entry *) a)->name, ((const Entry *) b)->name);
+}
+
+static void
+read_tree(const char *path, Entry *entry)
+{
+	DIR		   *d = opendir(path);
+	struct dirent *e;
+
+	if (d == NULL)
+		die("%s: %s", path, strerror(errno));
+	while ((e = readdir(d)) != NULL)
+	{
+		char		name[4096];
+		Entry	   *new;
+
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || skipped(e->d_name))
+			continue;
+		entry->content = reallocate(entry->content, (entry->n + 1) * sizeof(Entry));
+		new = &entry->content[entry->n++];
+		memset(new, 0, sizeof(Entry));
+		new->name = print("%s", e->d_name);
+		snprintf(name, sizeof(name), "%s/%s", path, e->d_name);
+		if (lstat(name, &new->st) != 0)
+			die("%s: %s", name, strerror(errno));
+		if (S_ISDIR(new->st.st_mode))
+			read_tree(name, new);
+	}
+	closedir(d);
+	qsort(entry->content, entry->n, sizeof(Entry), compare_entries);
+}
+
 /* Remove from the copy what the original does not have. */
 static void
-remove_extra(const char *from, const char *to)
+remove_extra(const Entry *entry, const char *to)
 {
 	DIR		   *d = opendir(to);
 	struct dirent *e;
@@ -90,55 +134,51 @@ remove_extra(const char *from, const char *to)
 		return;
 	while ((e = readdir(d)) != NULL)
 	{
-		char		original[4096];
+		Entry		key = {.name = e->d_name};
 		char		copy[4096];
-		struct stat st;
 
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+			(entry->n > 0 && bsearch(&key, entry->content, entry->n, sizeof(Entry), compare_entries)))
 			continue;
-		snprintf(original, sizeof(original), "%s/%s", from, e->d_name);
 		snprintf(copy, sizeof(copy), "%s/%s", to, e->d_name);
-		if (skipped(e->d_name) || lstat(original, &st) != 0)
-			remove_tree(copy);
+		remove_tree(copy);
 	}
 	closedir(d);
 }
 
-static void
-restore_tree(const char *from, const char *to)
+static bool
+is_unchanged(const char *copy, const struct stat *st)
 {
-	DIR		   *d = opendir(from);
-	struct dirent *e;
+	struct stat now;
 
-	if (d == NULL)
-		die("%s: %s", from, strerror(errno));
+	return lstat(copy, &now) == 0 && now.st_size == st->st_size &&
+		now.st_mtim.tv_sec == st->st_mtim.tv_sec && now.st_mtim.tv_nsec == st->st_mtim.tv_nsec;
+}
+
+static void
+restore_tree(const Entry *entry, const char *from, const char *to)
+{
+	int			i;
+
 	if (mkdir(to, 0700) == 0)
 		;
 	else if (errno == EEXIST)
-		remove_extra(from, to);
+		remove_extra(entry, to);
 	else
 		die("%s: %s", to, strerror(errno));
-	while ((e = readdir(d)) != NULL)
+	for (i = 0; i < entry->n; i++)
 	{
-		char		original[4096];
+		const Entry *e = &entry->content[i];
+		char		file[4096];
 		char		copy[4096];
-		struct stat a,
-					b;
 
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || skipped(e->d_name))
-			continue;
-		snprintf(original, sizeof(original), "%s/%s", from, e->d_name);
-		snprintf(copy, sizeof(copy), "%s/%s", to, e->d_name);
-		if (lstat(original, &a) != 0)
-			die("%s: %s", original, strerror(errno));
-		if (S_ISDIR(a.st_mode))
-			restore_tree(original, copy);
-		else if (S_ISREG(a.st_mode) &&
-				 (lstat(copy, &b) != 0 || a.st_size != b.st_size ||
-				  a.st_mtim.tv_sec != b.st_mtim.tv_sec || a.st_mtim.tv_nsec != b.st_mtim.tv_nsec))
-			copy_file(original, copy, &a);
+		snprintf(file, sizeof(file), "%s/%s", from, e->name);
+		snprintf(copy, sizeof(copy), "%s/%s", to, e->name);
+		if (S_ISDIR(e->st.st_mode))
+			restore_tree(e, file, copy);
+		else if (S_ISREG(e->st.st_mode) && !is_unchanged(copy, &e->st))
+			copy_file(file, copy, &e->st);
 	}
-	closedir(d);
 }
 
 void
@@ -146,28 +186,35 @@ datadir_prepare(const char *base_dir, const char *work_dir)
 {
 	snprintf(base, sizeof(base), "%s", base_dir);
 	snprintf(work, sizeof(work), "%s", work_dir);
+	read_tree(base, &original);
 	datadir_restore();
 }
 
 void
 datadir_restore(void)
 {
-	restore_tree(base, work);
+	restore_tree(&original, base, work);
 }
 
-/*
- * WAL up to "end" (an LSN; 0: as in the base); behind it are zeroes.  A segment
- * is whatever size its file has.
- */
-void
-datadir_set_wal(const char *wal_dir, uint64_t end)
+/* A segment of the WAL of the whole run */
+typedef struct Segment
 {
-	DIR		   *d;
+	char	   *name;
+	char	   *contents;
+	size_t		size;
+	uint64_t	start;			/* LSN */
+} Segment;
+
+static Segment *segments;
+static int	nsegments;
+
+/* A segment is whatever size its file has. */
+static void
+read_wal(const char *wal_dir)
+{
+	DIR		   *d = opendir(wal_dir);
 	struct dirent *e;
 
-	if (end == 0)
-		return;
-	d = opendir(wal_dir);
 	if (d == NULL)
 		die("%s: %s", wal_dir, strerror(errno));
 	while ((e = readdir(d)) != NULL)
@@ -176,43 +223,62 @@ datadir_set_wal(const char *wal_dir, uint64_t end)
 					high,
 					low;
 		char		name[4096];
-		char	   *contents;
-		size_t		size;
-		uint64_t	start;
-		FILE	   *f;
+		Segment    *s;
 
 		if (strlen(e->d_name) != 24 ||
 			sscanf(e->d_name, "%8X%8X%8X", &timeline, &high, &low) != 3)
 			continue;
+		segments = reallocate(segments, (nsegments + 1) * sizeof(Segment));
+		s = &segments[nsegments++];
 		snprintf(name, sizeof(name), "%s/%s", wal_dir, e->d_name);
-		contents = read_whole(name, &size);
-		start = ((uint64_t) high << 32) + (uint64_t) low * size;
-		snprintf(name, sizeof(name), "%s/pg_wal/%s", work, e->d_name);
-		if (start >= end)
-			unlink(name);
-		else
-		{
-			if (start + size > end)
-				memset(contents + (end - start), 0, size - (end - start));
-			f = fopen(name, "w");
-			if (f == NULL || fwrite(contents, 1, size, f) != size || fclose(f) != 0)
-				die("%s: %s", name, strerror(errno));
-		}
-		free(contents);
+		s->name = print("%s", e->d_name);
+		s->contents = read_whole(name, &s->size);
+		s->start = ((uint64_t) high << 32) + (uint64_t) low * s->size;
 	}
 	closedir(d);
+}
+
+static void
+write_file(const char *name, const void *contents, size_t size, size_t whole)
+{
+	int			fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	/* (the rest reads as zeroes) */
+	if (fd < 0 || write(fd, contents, size) != (ssize_t) size || ftruncate(fd, (off_t) whole) != 0)
+		die("%s: %s", name, strerror(errno));
+	close(fd);
+}
+
+/* WAL up to "end" (an LSN; 0: as in the base); behind it are zeroes. */
+void
+datadir_set_wal(const char *wal_dir, uint64_t end)
+{
+	int			i;
+
+	if (end == 0)
+		return;
+	if (nsegments == 0)
+		read_wal(wal_dir);
+	for (i = 0; i < nsegments; i++)
+	{
+		const Segment *s = &segments[i];
+		char		name[4096];
+
+		snprintf(name, sizeof(name), "%s/pg_wal/%s", work, s->name);
+		if (s->start >= end)
+			unlink(name);
+		else
+			write_file(name, s->contents, end - s->start < s->size ? end - s->start : s->size, s->size);
+	}
 }
 
 void
 datadir_set_control(const void *control, size_t size)
 {
 	char		name[4096];
-	FILE	   *f;
 
 	if (control == NULL)
 		return;
 	snprintf(name, sizeof(name), "%s/sofort.control", work);
-	f = fopen(name, "w");
-	if (f == NULL || fwrite(control, 1, size, f) != size || fclose(f) != 0)
-		die("%s: %s", name, strerror(errno));
+	write_file(name, control, size, size);
 }

@@ -106,6 +106,24 @@ server_connect(void)
 	return false;
 }
 
+/* The last line of postmaster.pid says so: who asks by connecting makes a process each time. */
+static bool
+is_ready(void)
+{
+	char		name[4096];
+	char		text[1024];
+	int			fd;
+	ssize_t		n;
+
+	snprintf(name, sizeof(name), "%s/postmaster.pid", data);
+	fd = open(name, O_RDONLY);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, sizeof(text));
+	close(fd);
+	return n > 0 && memmem(text, (size_t) n, "\nready", 6) != NULL;
+}
+
 /* Returns true when a session is open, false if the server ended or hangs. */
 bool
 server_start(const char *log_path, const char *shadow_log)
@@ -120,10 +138,7 @@ server_start(const char *log_path, const char *shadow_log)
 		run_postgres(shadow_log);
 	while (now() < until && server_running())
 	{
-		char		name[4096];
-
-		snprintf(name, sizeof(name), "%s/.s.PGSQL.5432", sockets);
-		if (access(name, F_OK) == 0 && server_connect())
+		if (is_ready() && server_connect())
 			return true;
 		usleep(1000);
 	}
