@@ -8,6 +8,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use PostgreSQL::Test::Utils;
+use Session;
 use SofortNode;
 use Test::More;
 
@@ -140,6 +141,32 @@ is($node->safe_psql('postgres', 'SELECT c1600 FROM wide'), 1600, '1600 columns: 
 	my $after = $node->safe_psql('postgres', "$fail; SELECT dram_used FROM sofort.pool");
 	cmp_ok($after - $before, '<', 500_000, 'entries that fail leave nothing behind');
 	$node->safe_psql('postgres', 'DROP TABLE arrays');
+}
+
+# sessions that end while they wait for another one's key
+{
+	my $key = q{(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 200) i)};
+	$node->safe_psql('postgres', 'CREATE TABLE awaited (t text COLLATE "C" PRIMARY KEY) USING sofort');
+	my $first = session_on($node);
+	say_to($first, "BEGIN; INSERT INTO awaited VALUES ($key)");
+	my $bytes = sub { return $node->safe_psql('postgres', 'SELECT dram_used FROM sofort.pool') };
+	my $end = sub {
+		my @waiting = map { session_on($node) } 1 .. $_[0];
+		send_to($_, "INSERT INTO awaited VALUES ($key)") foreach @waiting;
+		$node->poll_query_until('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO awaited%' AND wait_event = 'transactionid'}, scalar(@waiting)) or die;
+		$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO awaited%' AND wait_event = 'transactionid'});
+		like(answer($_), qr/57P01/, 'a session that waits is ended') foreach @waiting;
+	};
+	# what they give back waits for an epoch
+	$end->(12) foreach 1 .. 3;
+	my $before = $bytes->();
+	$end->(12);
+	cmp_ok($bytes->() - $before, '<', 12 * 3000, 'what they were about to insert is given back');
+	say_to($first, 'ROLLBACK');
+	$first->{run}->kill_kill;
+	is($node->error_of("INSERT INTO awaited VALUES ($key)"), '', 'and the key is free');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM sofort.verify('awaited')}), 0, 'and its index sound');
+	$node->safe_psql('postgres', 'DROP TABLE awaited');
 }
 
 # rows of more than 64 kB: on heap most columns must be NULL

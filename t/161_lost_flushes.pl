@@ -105,6 +105,8 @@ my @recoveries = (
 		'txn/recover.c:resolve_slots:drain:1' ],
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'truncated',
 		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:resolve_slots:drain:1' ],
+	[ 'flushes', 'shrunk: before', 'pmem/slab.c:slab_free_owner:flush:1', 'killed', '',
+		'pmem/slab.c:slab_free_owner:flush:2' ],
 );
 
 my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';
@@ -150,7 +152,7 @@ foreach my $r (@recoveries)
 		$after ne '' ? (script => "$FindBin::RealBin/medium/after/$after.sql") : (use => 1));
 	ok(defined $again, "$step: the server recovers when $flush was interrupted") or next;
 	my ($images, $bad, $text) = $again->enumerate($how =~ /stopped/ ? (survival => 0) :
-		(rotate => 1, every => int($again->{drains} / 12) || 1), seed => $seed);
+		(rotate => 1, every => int($again->{drains} / 12) || 1), deep => 1, seed => $seed);
 	cmp_ok($images, '>', 0, "$step: there is something to look at");
 	is($bad, 0, "$step: $images images of what follows") or diag(substr($text, 0, 3000));
 	my %outcome = $again->calls(only => \@calls, %tries);

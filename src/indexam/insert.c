@@ -10,6 +10,7 @@
 #include "access/genam.h"
 #include "access/itup.h"
 #include "nodes/execnodes.h"
+#include "storage/ipc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/txn/txn.h"
@@ -175,26 +176,42 @@ insert_as_checked(IndexKeys *keys, const uint8 *entry, const Datum *values, cons
 	return false;
 }
 
-/* The entry's tuple must not be lost to an error: comparing may raise one, too. */
+typedef struct GuardedEntry
+{
+	const IndexKeys *keys;
+	const uint8 *entry;
+	bool		inserted;
+} GuardedEntry;
+
+static void
+discard_unless_inserted(int code, Datum arg)
+{
+	const GuardedEntry *guarded = (const GuardedEntry *) DatumGetPointer(arg);
+
+	if (!guarded->inserted)
+		index_discard_entry(guarded->keys, guarded->entry);
+}
+
+/*
+ * The entry's tuple must not be lost to an error (comparing may raise one, too), nor
+ * to the end of a session that waits for another one's key.
+ */
 static bool
 guarded_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
 			   ItemPointer tid, Relation heap, IndexUniqueCheck check)
 {
-	bool		inserted = false;
+	GuardedEntry guarded = {.keys = keys, .entry = entry};
 	volatile bool is_unique = false;
 
 	if (keys_entry_tuple(&keys->format, entry) == NULL)
-		return insert_as_checked(keys, entry, values, isnull, tid, heap, check, &inserted);
-	PG_TRY();
+		return insert_as_checked(keys, entry, values, isnull, tid, heap, check, &guarded.inserted);
+	PG_ENSURE_ERROR_CLEANUP(discard_unless_inserted, PointerGetDatum(&guarded));
 	{
-		is_unique = insert_as_checked(keys, entry, values, isnull, tid, heap, check, &inserted);
+		is_unique = insert_as_checked(keys, entry, values, isnull, tid, heap, check,
+									  &guarded.inserted);
 	}
-	PG_FINALLY();
-	{
-		if (!inserted)
-			index_discard_entry(keys, entry);
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(discard_unless_inserted, PointerGetDatum(&guarded));
+	discard_unless_inserted(0, PointerGetDatum(&guarded));
 	return is_unique;
 }
 

@@ -610,7 +610,7 @@ free_batch(FreeBatch *batch)
 }
 
 void
-pm_free_owner(StoreId owner)
+pm_free_owner(StoreId owner, bool again)
 {
 	FreeBatch	batch = {.n = 0};
 	int			e;
@@ -641,7 +641,7 @@ pm_free_owner(StoreId owner)
 			}
 			else if (SEGWORD_STATE(word) == SEGWORD_SLAB &&
 					 SEGWORD_OWNER(word) == PM_OWNER_SHARED)
-				slab_free_owner(e, g, owner);
+				slab_free_owner(e, g, owner, again);
 		}
 	}
 	if (batch.n > 0)

@@ -294,7 +294,7 @@ extern int	slab_take(StoreId owner, bool shared, int class, AllocIntent *intent,
 
 /* The slot becomes free and the intent forgotten, both durable. */
 extern void slab_give_back(PMPtr target, AllocIntent *intent);
-extern void slab_free_owner(int extent, uint32 granule, StoreId owner);
+extern void slab_free_owner(int extent, uint32 granule, StoreId owner, bool again);
 extern void slab_forget_owner(StoreId owner);
 #define MAX_SLAB_SLOTS	4096	/* of any class */
 extern int	slab_copy_slots(int extent, uint32 granule, uint64 word, StoreId owner,

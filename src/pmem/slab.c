@@ -412,9 +412,10 @@ slab_give_back(PMPtr target, AllocIntent *intent)
 /*
  * Free the slots of one owner in a shared slab: flushed, not drained.  A slot may
  * be taken at once: its new owner overwrites the very word, and drains that.
+ * again: nor are those durably free that a killed process has freed.
  */
 void
-slab_free_owner(int extent, uint32 granule, StoreId owner)
+slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 {
 	uint64		word = segment_word(extent, granule);
 	int			class = (int) SEGWORD_COUNT(word);
@@ -434,8 +435,7 @@ slab_free_owner(int extent, uint32 granule, StoreId owner)
 			pm_store8(&slab->owner[i], 0);
 			n++;
 		}
-		/* at a start: those that a killed process freed, perhaps not durably */
-		if (MyProc == NULL)
+		if (again)
 			pm_flush(slab->owner, slab_class_slots(class) * sizeof(uint64));
 		/* when the lock is free, who frees the last slot may give back the page */
 		if (n > 0)

@@ -151,11 +151,14 @@ set_state(StoreHeader *header, StoreState state)
 	pm_persist(&header->state, sizeof(uint32));
 }
 
-/* Free everything of a store whose state says DROPPING; idempotent. */
+/*
+ * Free everything of a store whose state says DROPPING; idempotent.  again: whoever
+ * was killed may have begun it, or registry_empty().
+ */
 static void
-finish_drop(StoreHeader *header, PMPtr *slot)
+finish_drop(StoreHeader *header, PMPtr *slot, bool again)
 {
-	pm_free_owner(store_id_of(header));
+	pm_free_owner(store_id_of(header), again);
 	SOFORT_STOP("store-drop-freed");
 	pm_free(PM_OWNER_POOL, slot, 1);
 }
@@ -178,7 +181,7 @@ reset_store(StoreHeader *header)
 	const PmVector *columns = &header->columns;
 	bool		good = columns->check == PM_VECTOR_CHECK(columns->elem_size, columns->first_shift);
 
-	pm_free_owner(store_id_of(header));
+	pm_free_owner(store_id_of(header), true);
 	header->nblocks = PM_SEAL(0);
 	init_vectors(header, good ? 1U << columns->first_shift : 64);
 }
@@ -296,7 +299,7 @@ store_startup(void)
 			((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE)))
 		{
 			set_state(header, STORE_DROPPING);	/* who stored it may not have drained it */
-			finish_drop(header, slot);
+			finish_drop(header, slot, true);
 			Registry->free_slots++;
 			continue;
 		}
@@ -594,7 +597,7 @@ registry_drop(StoreId id)
 	slot = pm_vector_get(&PoolSuper->stores, node->slot);
 	set_state(node->header, STORE_DROPPING);
 	SOFORT_STOP("store-drop-begun");
-	finish_drop(node->header, slot);
+	finish_drop(node->header, slot, !node->this_life && node->header->nblocks == PM_SEAL(0));
 
 	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
 	Registry->free_slots++;
@@ -633,7 +636,7 @@ registry_empty(StoreHeader *header)
 	forget_chunks(&header->columns);
 	forget_chunks(&header->shapes);
 	/* a reference behind a length of 0 matters to nobody: see README.md */
-	pm_free_owner(store_id_of(header));
+	pm_free_owner(store_id_of(header), false);
 }
 
 /*

@@ -202,7 +202,7 @@ adopt_outcome(void)
 			for (int k = 0; model.link[i].used && model.link[i].owner == after.dropping &&
 				 k < (i < GROUPS ? 1 : GROUP); k++)
 				pm_store8(link_at(i + k), PM_NULL);
-		pm_free_owner(after.dropping);
+		pm_free_owner(after.dropping, true);
 		pm_drain();
 		for (int i = 0; i < LINKS; i++)
 			if (model.link[i].owner == after.dropping)
@@ -450,7 +450,7 @@ op_drop(void)
 		for (int k = i < GROUPS ? 0 : GROUP - 1; k >= 0; k--)
 			pm_store8(link_at(i + k), PM_NULL);
 	}
-	pm_free_owner(after.dropping);
+	pm_free_owner(after.dropping, false);
 	/* another process takes what became free, before this one has drained */
 	server_become(1);
 	op_publish();

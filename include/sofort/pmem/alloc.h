@@ -99,8 +99,9 @@ extern PMPtr pm_allocation_start(PMPtr p);
 /*
  * Free every segment and slab slot of an owner, whatever links to it: for
  * dropped stores.  Idempotent; never raises an error.  Punches holes.
+ * again: a process that was killed may have begun it, and not drained.
  */
-extern void pm_free_owner(StoreId owner);
+extern void pm_free_owner(StoreId owner, bool again);
 
 /* Call fn for every allocation of the owner (or of all if owner == ~0). */
 typedef void (*PmAllocationVisitor) (void *arg, PMPtr target, Size size, StoreId owner);

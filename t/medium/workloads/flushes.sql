@@ -441,5 +441,16 @@ ALTER TABLE aborted ADD b text;
 INSERT INTO aborted VALUES (7, 7, 'seven');
 -- step aborted column: and then
 INSERT INTO q VALUES (998, 1, 'others');
+-- step shrunk: before
+INSERT INTO q VALUES (996, 1, 'before');
+-- step shrunk: in place
+BEGIN;
+CREATE TABLE shrunk (id int, t text) USING sofort;
+INSERT INTO shrunk SELECT i, repeat('shrunk', 20) || i FROM generate_series(1, 20) i;
+TRUNCATE shrunk;
+INSERT INTO shrunk VALUES (1, 'one');
+COMMIT;
+-- step shrunk: others
+INSERT INTO q VALUES (997, 1, 'others');
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
