@@ -288,6 +288,8 @@ $node->backup('b');
 my $standby = SofortNode->new('standby');
 $standby->init_from_backup($node, 'b', has_streaming => 1);
 $standby->append_conf('postgresql.conf', "sofort.pool_path = '" . $standby->pool_file . "'\n");
+# as if it had been cloned before sofort was there; one with the file is below (standby.signal)
+unlink($standby->data_dir . '/sofort.control') == 1 or BAIL_OUT('no sofort.control');
 $standby->start(no_extension => 1);
 $node->safe_psql('postgres', q{INSERT INTO h VALUES (-1, 'streamed')});
 $heap_rows++;

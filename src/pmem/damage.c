@@ -39,7 +39,8 @@ pm_damaged(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("sofort pool \"%s\" is damaged: %s", pm_pool_file, what),
+			 errmsg("sofort pool is damaged: %s", what),
+			 errdetail_log("The pool is \"%s\".", pm_pool_file),
 			 errhint("sofort.verify() and sofort.verify_pool() find what else is damaged; sofort.salvage() reads what is readable of a table.")));
 }
 

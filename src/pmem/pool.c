@@ -144,11 +144,16 @@ adopt_copy(PoolControl *control, bool have_control)
 	return control_write(control, LOG);
 }
 
-/* Remembered, so that it is not forgotten when the signal file goes. */
+/*
+ * Remembered, so that it is not forgotten when the signal file goes; also where sofort
+ * is new: tables may come with the WAL, or have come with the copy.
+ */
 static bool
 refuse_restored(PoolControl *control, bool have_control, PoolRefusal *why)
 {
-	if (have_control && control->state != CONTROL_RESTORED)
+	if (!have_control)
+		control_init(control);
+	if (control->state != CONTROL_RESTORED)
 	{
 		control->state = CONTROL_RESTORED;
 		(void) control_write(control, LOG);
@@ -627,8 +632,8 @@ pool_raise_high_water(uint64 sequence, uint64 hw_xid)
 	if (!control_read(&control, &exists, &why) || !exists)
 		ereport(ERROR,
 				(errcode(exists ? why.sqlstate : ERRCODE_UNDEFINED_FILE),
-				 errmsg("could not read file \"%s\"", control_file()),
-				 why.message[0] != '\0' ? errdetail("%s", why.message) : 0));
+				 errmsg("could not read file \"%s\"", CONTROL_FILE),
+				 why.message[0] != '\0' ? errdetail_log("%s", why.message) : 0));
 
 	/* An earlier call failed between pool and file: finish that first. */
 	if (PoolSuper->flags & SUPERBLOCK_MARK_PENDING)
@@ -705,7 +710,8 @@ pool_usage(PoolUsage *usage)
 	if (fstat(pm_pool_fd, &st) != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not stat sofort pool \"%s\": %m", pm_pool_file)));
+				 errmsg("could not stat the sofort pool: %m"),
+				 errdetail_log("The pool is \"%s\".", pm_pool_file)));
 	usage->file_bytes = (uint64) st.st_blocks * 512;
 	arena_usage(&usage->dram_total, &usage->dram_used);
 }

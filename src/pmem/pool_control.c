@@ -105,7 +105,10 @@ control_read(PoolControl *control, bool *exists, PoolRefusal *why)
 	return true;
 }
 
-/* Replace the file, durably.  elevel < ERROR: returns false on failure. */
+/*
+ * Replace the file, durably.  elevel < ERROR: returns false on failure.  An error may
+ * reach any role, and names no directory.
+ */
 bool
 control_write(const PoolControl *control, int elevel)
 {
@@ -120,7 +123,7 @@ control_write(const PoolControl *control, int elevel)
 	{
 		ereport(elevel,
 				(errcode_for_file_access(),
-				 errmsg("could not create file \"%s/%s\": %m", DataDir, CONTROL_TEMP)));
+				 errmsg("could not create file \"%s\": %m", CONTROL_TEMP)));
 		return false;
 	}
 	errno = 0;
@@ -134,7 +137,7 @@ control_write(const PoolControl *control, int elevel)
 		errno = err;
 		ereport(elevel,
 				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s/%s\": %m", DataDir, CONTROL_TEMP)));
+				 errmsg("could not write file \"%s\": %m", CONTROL_TEMP)));
 		return false;
 	}
 	close(fd);

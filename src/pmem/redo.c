@@ -125,7 +125,8 @@ panic(const char *what, const char *path)
 {
 	ereport(PANIC,
 			(errcode_for_file_access(),
-			 errmsg("could not %s file \"%s\": %m", what, path)));
+			 errmsg("could not %s file \"%s\": %m", what, last_dir_separator(path) + 1),
+			 errdetail_log("The file is \"%s\".", path)));
 }
 
 /* ---- checksums ---- */

@@ -546,9 +546,10 @@ pm_raise_full(int result, Size size)
 	errno = result;
 	ereport(ERROR,
 			(errcode(result == ENOSPC || result == EDQUOT ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR),
-			 errmsg("could not reserve %zu bytes for the sofort pool \"%s\": %m",
-					size, pm_pool_file),
+			 errmsg("could not reserve %zu bytes for the sofort pool: %m", size),
 			 errdetail(UINT64_FORMAT " MB of the %d MB of sofort.pool_size are in use.",
 					   used >> 20, sofort_pool_size_mb),
+			 errdetail_log(UINT64_FORMAT " MB of the %d MB of sofort.pool_size are in use; the pool is \"%s\".",
+						   used >> 20, sofort_pool_size_mb, pm_pool_file),
 			 errhint("Free space on the file system that holds the pool.")));
 }
