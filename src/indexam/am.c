@@ -79,7 +79,7 @@ am_build(Relation heap, Relation index, struct IndexInfo *info)
 	pool_require();
 	keys_format(index, &keys.format);
 	keys_init(&keys, index);
-	keys.shared = registry_create(index);
+	keys.shared = pending_create(index);
 	if (index->rd_amcache != NULL)
 	{
 		pfree(index->rd_amcache);
@@ -263,7 +263,7 @@ indexam_init(void)
 	options_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
-	registry_init();
+	pending_init();
 	opclass_init();
 	store_remove_entries = index_remove_entries;
 }

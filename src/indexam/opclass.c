@@ -276,9 +276,9 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		}
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId)
-		registry_hook_drop_relation(object_id);
+		pending_drop_relation(object_id);
 	else if (access == OAT_DROP && class_id == DatabaseRelationId)
-		registry_hook_drop_database(object_id);
+		pending_drop_database(object_id);
 }
 
 /* ---- placeholders on demand ---- */

@@ -208,7 +208,7 @@ index_new_tree(IndexKeys *keys, TreePlacement placement, bool logged)
 	{
 		keys->tree = NULL;
 		store = store_create_tree(keys->index, logged);
-		registry_drop_incomplete(store_id_of(store));
+		pending_drop_incomplete(store_id_of(store));
 		keys->tree = tree_create_in_pool(store, placement, format->key_len, format->has_tuples,
 										 format, format->size, collation_versions(keys),
 										 registry_grow_lock(store_id_of(store)));

@@ -5,24 +5,15 @@
  *
  * A tree that is missing is built from its table when it is needed, so to drop
  * one too many is never wrong, while to keep one that does not belong to its
- * file would be.  Each is bound to the file it was made for:
- *
- *	 created by a (sub)transaction	dropped when that aborts
- *	 index dropped					dropped at commit, unless another index has
- *									taken over the file
- *	 index has a new file			the old file's tree goes at commit
- *	 made or dropped by a			at COMMIT or ROLLBACK PREPARED
- *	 prepared transaction
- *	 left over (SET TABLESPACE)		when its file is gone (VACUUM looks)
+ * file would be.  Each is bound to the file it was made for, and goes with it: as
+ * transactions end (pending.c), or, if it was left over, when VACUUM finds that the
+ * file is gone (SET TABLESPACE).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/transam.h"
-#include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "lib/dshash.h"
 #include "miscadmin.h"
@@ -32,12 +23,9 @@
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
-#include "sofort/txn/txn.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
-#include "storage/smgr.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "partial.h"
@@ -71,29 +59,6 @@ typedef struct RegistryShared
 
 static RegistryShared *registry = NULL;
 static dshash_table *table = NULL;
-
-/* What this transaction will do to trees */
-typedef enum PendingKind
-{
-	DROP_ON_ABORT,
-	DROP_ON_COMMIT,
-	DROP_DATABASE_ON_COMMIT,
-	DROP_INCOMPLETE				/* a store whose tree was not completed */
-} PendingKind;
-
-typedef struct Pending
-{
-	PendingKind kind;
-	int			level;			/* of the subtransaction */
-	RelFileLocator locator;		/* database only: the others are 0 */
-	Oid			dropped;		/* DROP_ON_COMMIT: with this index */
-	StoreId		store;			/* DROP_INCOMPLETE */
-	struct Pending *next;
-} Pending;
-
-static Pending *pending = NULL; /* in TopTransactionContext */
-static List *leaving = NIL;		/* of Pending, in TopMemoryContext: see note_gone() */
-
 static uint64 former_steps = 0; /* for tests */
 
 /* ---- shared memory ---- */
@@ -165,8 +130,7 @@ registry_table(void)
 	return table;
 }
 
-/* Is there any tree that a dropped object may own?  Raises no error. */
-static bool
+bool
 registry_in_use(void)
 {
 	return registry != NULL && registry->created;
@@ -218,8 +182,8 @@ leave_owner(SofortIndex *shared)
 	*p = shared->next_by_owner;
 }
 
-static void
-set_owner(SofortIndex *shared, Oid index_oid)
+void
+registry_set_owner(SofortIndex *shared, Oid index_oid)
 {
 	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
 	leave_owner(shared);
@@ -468,8 +432,8 @@ registry_finish_partial(SofortIndex *shared, PartialIndex *partial)
 }
 
 /* Remove the entry of this file.  Raises no error. */
-static void
-drop_locator(const RelFileLocator *locator)
+void
+registry_drop_locator(const RelFileLocator *locator)
 {
 	RegistryEntry *entry = dshash_find(table, locator, true);
 	SofortIndex *shared;
@@ -481,8 +445,8 @@ drop_locator(const RelFileLocator *locator)
 	shared_free(shared);
 }
 
-static void
-drop_database(Oid db_oid)
+void
+registry_drop_database(Oid db_oid)
 {
 	dshash_seq_status status;
 	RegistryEntry *entry;
@@ -500,49 +464,12 @@ drop_database(Oid db_oid)
 	dshash_seq_term(&status);
 }
 
-/* ---- transactions ---- */
-
-static void
-remember(PendingKind kind, const RelFileLocator *locator)
-{
-	Pending    *item = MemoryContextAlloc(TopTransactionContext, sizeof(Pending));
-
-	item->kind = kind;
-	item->level = GetCurrentTransactionNestLevel();
-	item->locator = *locator;
-	item->dropped = InvalidOid;
-	item->store = 0;
-	item->next = pending;
-	pending = item;
-}
-
-void
-registry_drop_incomplete(StoreId store)
-{
-	RelFileLocator none = {0};
-
-	remember(DROP_INCOMPLETE, &none);
-	pending->store = store;
-}
-
-static void
-drop_if_incomplete(StoreId store)
-{
-	StoreHeader *header = store_find_by_id(store);
-
-	if (header != NULL && (store_flags(header) & STORE_TREE_COMPLETE) == 0)
-		store_drop_now(store);
-}
-
-/* The index has had other files: their trees go when this commits. */
-static void
-drop_former_files(Oid index_oid, const RelFileLocator *current)
+int
+registry_former_files(Oid index_oid, const RelFileLocator *current, RelFileLocator *former,
+					  int space)
 {
 	SofortIndex *shared;
-	RelFileLocator former[16];
-	RelFileLocator *in_pool;
 	int			n = 0;
-	int			i;
 
 	LWLockAcquire(&registry->lock.lock, LW_SHARED);
 	shared = *bucket_of_owner(locator_db(current), index_oid);
@@ -551,33 +478,11 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 		former_steps++;
 		if (shared->index_oid == index_oid &&
 			locator_db(&shared->locator) == locator_db(current) &&
-			memcmp(&shared->locator, current, sizeof(*current)) != 0 &&
-			n < (int) lengthof(former))
+			memcmp(&shared->locator, current, sizeof(*current)) != 0 && n < space)
 			former[n++] = shared->locator;
 	}
 	LWLockRelease(&registry->lock.lock);
-	for (i = 0; i < n; i++)
-		remember(DROP_ON_COMMIT, &former[i]);
-
-	/* those in the pool may not have been used in this life */
-	in_pool = store_trees_of(index_oid, &n);
-	for (i = 0; i < n; i++)
-		if (memcmp(&in_pool[i], current, sizeof(*current)) != 0)
-			remember(DROP_ON_COMMIT, &in_pool[i]);
-	pfree(in_pool);
-}
-
-void
-indexam_drop_former_files(Oid index_oid)
-{
-	Relation	index = index_open(index_oid, NoLock);
-
-	if (registry_in_use() && pool_status() == POOL_READY)
-	{
-		(void) registry_table();
-		drop_former_files(index_oid, relation_locator(index));
-	}
-	index_close(index, NoLock);
+	return n;
 }
 
 uint64
@@ -586,204 +491,51 @@ indexam_test_former_steps(void)
 	return former_steps + store_test_tree_steps();
 }
 
-SofortIndex *
-registry_create(Relation index)
+bool
+registry_has_locator(const RelFileLocator *locator)
 {
-	SofortIndex *shared = tree_registry_attach(index);
+	RegistryEntry *entry = dshash_find(registry_table(), locator, false);
 
-	registry_reset(shared, NULL);
-	if (shared->index_oid != RelationGetRelid(index))
-		set_owner(shared, RelationGetRelid(index));
-	remember(DROP_ON_ABORT, relation_locator(index));
-	drop_former_files(RelationGetRelid(index), relation_locator(index));
-	return shared;
+	if (entry == NULL)
+		return false;
+	dshash_release_lock(table, entry);
+	return true;
 }
 
 void
-registry_hook_drop_relation(Oid relid)
+registry_attach_table(void)
 {
-	HeapTuple	tuple;
-	Form_pg_class form;
-	RelFileLocator locator;
-
-	if (pool_status() != POOL_READY)
-		return;
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	if (!HeapTupleIsValid(tuple))
-		return;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	if (form->relkind == RELKIND_INDEX && RelFileNumberIsValid(form->relfilenode))
-	{
-		RegistryEntry *entry;
-
-		memset(&locator, 0, sizeof(locator));
-		locator_spc(&locator) = OidIsValid(form->reltablespace) ? form->reltablespace :
-			MyDatabaseTableSpace;
-		locator_db(&locator) = MyDatabaseId;
-		locator_number(&locator) = form->relfilenode;
-		entry = dshash_find(registry_table(), &locator, false);
-		if (entry != NULL)
-			dshash_release_lock(table, entry);
-		if (entry != NULL || store_find_tree(&locator) != NULL)
-		{
-			remember(DROP_ON_COMMIT, &locator);
-			pending->dropped = relid;
-		}
-	}
-	ReleaseSysCache(tuple);
-}
-
-void
-registry_hook_drop_database(Oid db_oid)
-{
-	RelFileLocator locator;
-
-	if (!registry_in_use())
-		return;
 	(void) registry_table();
-	memset(&locator, 0, sizeof(locator));
-	locator_db(&locator) = db_oid;
-	remember(DROP_DATABASE_ON_COMMIT, &locator);
+}
+
+/* ---- of prepared transactions ---- */
+
+void
+registry_mark_prepared(const RelFileLocator *locator, TransactionId xid, bool drop_if_aborted)
+{
+	RegistryEntry *entry = dshash_find(table, locator, true);
+
+	if (entry == NULL)
+		return;
+	if (!TransactionIdIsValid(entry->shared->prepared_xid))
+		pg_atomic_fetch_add_u32(&registry->marked, 1);
+	entry->shared->prepared_xid = xid;
+	if (drop_if_aborted)
+		entry->shared->drop_if_aborted = true;
+	else
+		entry->shared->drop_if_committed = true;
+	dshash_release_lock(table, entry);
 }
 
 void
-indexam_forget_database(Oid db_oid)
-{
-	if (!registry_in_use())
-		return;
-	(void) registry_table();
-	drop_database(db_oid);
-}
-
-/*
- * ALTER TABLE lets a new index take over the file of one that it drops.  Forget
- * those before the commit: catalogs cannot be read after it.
- */
-static void
-keep_files_in_use(void)
-{
-	Pending    *item;
-
-	for (item = pending; item != NULL; item = item->next)
-	{
-		Oid			user = InvalidOid;
-
-		if (item->kind == DROP_ON_COMMIT && locator_db(&item->locator) == MyDatabaseId)
-			user = compat_relid_by_file(locator_spc(&item->locator),
-										locator_number(&item->locator));
-		if (!OidIsValid(user))
-			continue;
-		item->kind = DROP_ON_ABORT; /* which it does not */
-		if (user == item->dropped)
-		{
-			MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-			Pending    *copy = palloc(sizeof(Pending));
-
-			*copy = *item;
-			leaving = lappend(leaving, copy);
-			MemoryContextSwitchTo(old);
-		}
-	}
-}
-
-/*
- * DROP INDEX CONCURRENTLY says that it drops the index, but does so in a later one of
- * its transactions.
- */
-static void
-note_gone(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, leaving)
-	{
-		Pending    *item = lfirst(lc);
-
-		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(item->dropped)))
-			continue;
-		remember(DROP_ON_COMMIT, &item->locator);
-		leaving = foreach_delete_current(leaving, lc);
-		pfree(item);
-	}
-}
-
-/* It has failed: the index is still there. */
-static void
-forget_leaving(void)
-{
-	list_free_deep(leaving);
-	leaving = NIL;
-}
-
-/* What is in the pool goes with the transaction's write set. */
-static void
-log_drops(void)
-{
-	Pending    *item;
-
-	if (pool_status() != POOL_READY)
-		return;
-	for (item = pending; item != NULL; item = item->next)
-		if (item->kind == DROP_ON_COMMIT && store_find_tree(&item->locator) != NULL)
-			store_drop_at_commit(&item->locator);
-}
-
-static void
-finish(bool commit)
-{
-	Pending    *item = pending;
-
-	pending = NULL;
-	for (; item != NULL; item = item->next)
-	{
-		if (item->kind == DROP_INCOMPLETE)
-		{
-			drop_if_incomplete(item->store);
-			continue;
-		}
-		if (item->kind == DROP_ON_ABORT ? commit : !commit)
-			continue;
-		if (item->kind == DROP_DATABASE_ON_COMMIT)
-			drop_database(locator_db(&item->locator));
-		else
-			drop_locator(&item->locator);
-	}
-}
-
-/*
- * PREPARE TRANSACTION: what is pending is remembered with the trees.  (A crash
- * forgets both.)  Raises no error.
- */
-static void
-mark_prepared(void)
-{
-	Pending    *item;
-
-	for (item = pending; item != NULL; item = item->next)
-	{
-		RegistryEntry *entry = dshash_find(table, &item->locator, true);
-
-		if (entry == NULL)
-			continue;
-		if (!TransactionIdIsValid(entry->shared->prepared_xid))
-			pg_atomic_fetch_add_u32(&registry->marked, 1);
-		entry->shared->prepared_xid = GetTopTransactionIdIfAny();
-		if (item->kind == DROP_ON_ABORT)
-			entry->shared->drop_if_aborted = true;
-		else
-			entry->shared->drop_if_committed = true;
-		dshash_release_lock(table, entry);
-	}
-	pending = NULL;
-}
-
-/* Some prepared transaction may have been finished by this one. */
-static void
-finish_prepared(void)
+registry_finish_prepared(void)
 {
 	dshash_seq_status status;
 	RegistryEntry *entry;
 
+	if (!registry_in_use() || pg_atomic_read_u32(&registry->marked) == 0)
+		return;
+	(void) registry_table();
 	dshash_seq_init(&status, table, true);
 	while ((entry = dshash_seq_next(&status)) != NULL)
 	{
@@ -803,77 +555,6 @@ finish_prepared(void)
 		shared->drop_if_committed = shared->drop_if_aborted = false;
 	}
 	dshash_seq_term(&status);
-}
-
-static void
-xact_callback(XactEvent event, void *arg)
-{
-	if ((event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT) && registry_in_use() &&
-		pg_atomic_read_u32(&registry->marked) > 0 && txn_may_finish_prepared())
-	{
-		(void) registry_table();
-		finish_prepared();
-	}
-	if (leaving != NIL && event == XACT_EVENT_PRE_COMMIT)
-		note_gone();
-	else if (leaving != NIL && event == XACT_EVENT_ABORT)
-		forget_leaving();
-	if (pending == NULL)
-		return;
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			keep_files_in_use();
-			log_drops();
-			break;
-		case XACT_EVENT_COMMIT:
-			finish(true);
-			break;
-		case XACT_EVENT_ABORT:
-			finish(false);
-			break;
-		case XACT_EVENT_PREPARE:
-			mark_prepared();
-			break;
-		default:
-			break;
-	}
-}
-
-static void
-subxact_callback(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parentSubid,
-				 void *arg)
-{
-	int			level = GetCurrentTransactionNestLevel();
-	Pending    *item;
-
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-	{
-		for (item = pending; item != NULL; item = item->next)
-			if (item->level >= level)
-				item->level = level - 1;
-	}
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-	{
-		/* the newest come first */
-		while (pending != NULL && pending->level >= level)
-		{
-			item = pending;
-			pending = item->next;
-			if (item->kind == DROP_ON_ABORT)
-				drop_locator(&item->locator);
-			else if (item->kind == DROP_INCOMPLETE)
-				drop_if_incomplete(item->store);
-		}
-	}
-}
-
-void
-registry_init(void)
-{
-	RegisterXactCallback(xact_callback, NULL);
-	RegisterSubXactCallback(subxact_callback, NULL);
 }
 
 /* ---- views, garbage ---- */
@@ -1048,7 +729,7 @@ collect_garbage_now_and_then(void)
 		free_retired(locator);
 		/* no file: nothing that could be open uses the tree */
 		if (!compat_file_exists(locator))
-			drop_locator(locator);
+			registry_drop_locator(locator);
 	}
 	list_free_deep(locators);
 }

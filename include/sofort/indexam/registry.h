@@ -61,10 +61,6 @@ typedef struct SofortIndex
 /* The entry of this index; made if it does not exist.  pool_require() first. */
 extern SofortIndex *tree_registry_attach(Relation index);
 
-/* For CREATE INDEX and REINDEX: an entry without a tree, dropped again if the
- * (sub)transaction aborts.  Trees of earlier files of the index go at commit. */
-extern SofortIndex *registry_create(Relation index);
-
 /* tree and format become those of the entry; it is ready. */
 extern void registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format);
 
@@ -77,10 +73,6 @@ extern bool registry_publish_partial(SofortIndex *shared, struct PartialIndex *p
 
 /* Its tree becomes the index; the rest is retired. */
 extern void registry_finish_partial(SofortIndex *shared, struct PartialIndex *partial);
-
-/* A store was made for a tree; it goes with the (sub)transaction if it is not
- * completed. */
-extern void registry_drop_incomplete(StoreId store);
 
 /* Protects the growth of a tree in the pool */
 extern LWLock *registry_grow_lock(StoreId store);
@@ -108,12 +100,40 @@ registry_partial(SofortIndex *shared)
 	return shared->partial;
 }
 
-extern void registry_hook_drop_relation(Oid relid);
-extern void registry_hook_drop_database(Oid db_oid);
-extern void registry_init(void);
+/* Is there any entry?  Raises no error; what follows needs the table attached, and raises none. */
+extern bool registry_in_use(void);
+extern void registry_attach_table(void);
+extern void registry_drop_locator(const RelFileLocator *locator);
+extern void registry_drop_database(Oid db_oid);
+
+/* Dropped when the prepared transaction is finished, by registry_finish_prepared() */
+extern void registry_mark_prepared(const RelFileLocator *locator, TransactionId xid,
+								   bool drop_if_aborted);
+extern void registry_finish_prepared(void);
+
+extern bool registry_has_locator(const RelFileLocator *locator);
+extern void registry_set_owner(SofortIndex *shared, Oid index_oid);
+
+/* Files of the index but the current one that have entries: at most so many of them */
+extern int	registry_former_files(Oid index_oid, const RelFileLocator *current,
+								  RelFileLocator *former, int space);
 
 /* One of the locks that make unique checks and insertions atomic */
 extern LWLock *registry_unique_lock(const SofortIndex *shared, const uint8 *key, int key_len);
+
+/* ---- pending.c ---- */
+
+/* For CREATE INDEX and REINDEX: an entry without a tree, dropped again if the
+ * (sub)transaction aborts.  Trees of earlier files of the index go at commit. */
+extern SofortIndex *pending_create(Relation index);
+
+/* A store was made for a tree; it goes with the (sub)transaction if it is not
+ * completed. */
+extern void pending_drop_incomplete(StoreId store);
+
+extern void pending_drop_relation(Oid relid);
+extern void pending_drop_database(Oid db_oid);
+extern void pending_init(void);
 
 /* ---- rebuild.c ---- */
 
