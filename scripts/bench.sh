@@ -100,7 +100,9 @@ mv_pool()
 	cp --sparse=always "$1" "$2" && rm -f "$1" "$1.lock" || die 1 "cannot copy the pool"
 }
 
-# clone NAME CLUSTER [SETTING ...]: a copy of a template, not started
+# clone NAME CLUSTER [SETTING ...]: a copy of a template, not started. Its files are on
+# the disk: PostgreSQL synchronises the data directory before it recovers from a crash,
+# and who has just copied it would measure the disk.
 clone()
 {
 	local name=$1 cluster=$2 s
@@ -116,6 +118,7 @@ clone()
 		fi
 		for s in "$@"; do echo "$s"; done
 	} >>"$W/$cluster/postgresql.conf"
+	sync -f "$W/$cluster"
 }
 
 # The server is stopped; cluster and pool are removed.
