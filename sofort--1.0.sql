@@ -268,9 +268,9 @@ COMMENT ON COLUMN columns.relation IS 'table or materialized view';
 COMMENT ON COLUMN columns.attnum IS 'number of the column';
 COMMENT ON COLUMN columns.column_name IS 'name of the column';
 COMMENT ON COLUMN columns.type IS 'type with which the values are stored';
-COMMENT ON COLUMN columns.encoding IS 'plain, dictionary, inline, reference or absent, in the current shape';
+COMMENT ON COLUMN columns.encoding IS 'plain, narrow, dictionary, inline, reference or absent, in the current shape';
 COMMENT ON COLUMN columns.width IS 'bytes per row';
-COMMENT ON COLUMN columns.dictionary_entries IS 'distinct values in the dictionary; null if it has none';
+COMMENT ON COLUMN columns.dictionary_entries IS 'values in the dictionary, also those that no row uses; null if it has none';
 COMMENT ON COLUMN columns.dictionary_bytes IS 'bytes of the dictionary in the pool, with its index if that is there; null if it has none';
 COMMENT ON COLUMN columns.dictionary_placement IS
     'where the index of the dictionary lies. dram: in memory, rebuilt after a start; pmem: in the pool; hybrid: in the pool, the latest values in memory; null if it has none';

@@ -56,7 +56,7 @@ placement_for_build(Relation index)
 				 errmsg("index placement \"%s\" is not supported for unlogged tables",
 						placement_name(placement)),
 				 errdetail("Index \"%s\" has that placement.", RelationGetRelationName(index)),
-				 errhint("Use ALTER INDEX ... SET (placement = dram) first.")));
+				 errhint("Leave the parameter out, or use ALTER INDEX ... SET (placement = dram) first.")));
 	return placement;
 }
 

@@ -585,7 +585,7 @@ pool_create_anew(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the sofort pool is not missing"),
 				 errdetail("It cannot be used: %s.", pm_shared->message),
-				 errhint("sofort.create_pool() only replaces a pool that does not exist.")));
+				 errhint("sofort.create_pool() only replaces a pool that did not exist when the server started.")));
 
 	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
 	if (!control_read(&old, &exists, &why))
