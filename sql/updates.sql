@@ -150,3 +150,15 @@ UPDATE small SET n = 18;
 UPDATE small SET n = 19;
 UPDATE small SET n = 20;
 SELECT array_agg(id) = array_agg(id ORDER BY id) FROM (SELECT id FROM small) x;
+
+-- An input function may leave other bytes of a Datum than a row does (oid): nothing has changed.
+CREATE TABLE high (id oid PRIMARY KEY, v int) USING sofort;
+INSERT INTO high VALUES (3000000000, 0);
+BEGIN;
+UPDATE high SET id = 3000000000, v = 1;
+UPDATE high SET id = 3000000000, v = 2;
+UPDATE high SET id = 3000000000, v = 3;
+SELECT entries FROM sofort.indexes WHERE relation = 'high'::regclass;
+COMMIT;
+SELECT * FROM high;
+DROP TABLE high;

@@ -315,6 +315,28 @@ is($standby->safe_psql('postgres', 'SELECT * FROM s'), 1, 'new pool: new tables 
 $standby->stop;
 $standby->teardown_node;
 
+# a mark that ends within a page of pg_subtrans (with commit timestamps): subtransactions of the promoted
+{
+	my $primary = SofortNode->new('timestamps');
+	$primary->init(allows_streaming => 1, conf => [ 'track_commit_timestamp = on', 'autovacuum = off' ]);
+	$primary->start;
+	$primary->safe_psql('postgres', 'CREATE TABLE s (i int) USING sofort; CREATE TABLE h (i int) USING heap');
+	my $follower = SofortNode->new('follower');
+	$primary->backup('b');
+	$follower->init_from_backup($primary, 'b', has_streaming => 1);
+	$follower->append_conf('postgresql.conf', "sofort.pool_path = '" . $follower->pool_file . "'\n");
+	$follower->start(no_extension => 1);
+	my $xid = $primary->safe_psql('postgres', 'SELECT pg_current_xact_id()') + 20;
+	$xid++ until int((int($xid / 819) * 819 + 819) / 2048) > int($xid / 2048);
+	$primary->safe_psql('postgres', "DO \$\$ BEGIN WHILE pg_current_xact_id()::text::int < $xid LOOP COMMIT; END LOOP; END \$\$");
+	$primary->safe_psql('postgres', 'INSERT INTO s VALUES (1); INSERT INTO h VALUES (1)');
+	$primary->wait_for_catchup($follower);
+	$follower->promote;
+	is($follower->error_of('BEGIN; INSERT INTO h VALUES (2); SAVEPOINT a; INSERT INTO h VALUES (3); COMMIT'), '', 'promoted with commit timestamps: a savepoint');
+	is($follower->safe_psql('postgres', 'SELECT count(*) FROM h'), 3, 'promoted with commit timestamps: its rows');
+	$_->stop, $_->teardown_node foreach $follower, $primary;
+}
+
 # standby.signal beside the right pool: not usable, and not again without a word
 $node->stop;
 $node->append_conf('standby.signal', '');

@@ -224,6 +224,26 @@ sql(q{CREATE TABLE parent (i int PRIMARY KEY, v int) USING sofort;
 	is(sql('SELECT p.i, p.v FROM child c JOIN parent p USING (i)'), '1|1', 'no child without parent');
 }
 
+# ---- a session whose first reservation comes while an entry is being inserted ----
+sql('CREATE TABLE first_need (id int, v int) USING sofort; CREATE INDEX ON first_need USING sofort_index (id) INCLUDE (v) WITH (placement = pmem)');
+is(join('', map { $node->error_of("INSERT INTO first_need VALUES ($_, $_)") } 1 .. 80), '', 'each of many sessions inserts a row');
+is(sql(q{SET enable_seqscan = off; SELECT count(*), sum(v) FROM first_need WHERE id > 0}), '80|3240', 'their rows');
+sql('DROP TABLE first_need');
+
+# ---- a value longer than its type says, where characters are bytes ----
+sql(q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
+{
+	my $latin = sub { return $node->safe_psql('latin', $_[0]) };
+	$latin->(q{CREATE EXTENSION sofort; CREATE TYPE e AS ENUM ('a', 'b');
+		CREATE FUNCTION long(e, int, bool) RETURNS varchar IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN repeat('x', 200) || $1::text; END $$;
+		CREATE CAST (e AS varchar) WITH FUNCTION long(e, int, bool);
+		CREATE TABLE t (v varchar(3) COLLATE "C" UNIQUE) USING sofort;
+		INSERT INTO t SELECT x::varchar(3) FROM unnest('{a,b}'::e[]) x});
+	is($latin->(q{SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT v = repeat('x', 200) || 'a' FROM t WHERE v >= '' ORDER BY v LIMIT 1}), 't', 'is whole in an index');
+	is($latin->(q{SET enable_seqscan = off; SELECT count(*) FROM t WHERE v = repeat('x', 200) || 'b'}), 1, 'and found');
+}
+sql('DROP DATABASE latin');
+
 # ---- more than 2^31 transaction ids in one life of the server ----
 sql(q{CREATE TABLE x (i int PRIMARY KEY, v text) USING sofort;
 	INSERT INTO x SELECT i, 'old' FROM generate_series(1, 100) i;
@@ -247,6 +267,23 @@ is($node->life, $life, 'in one life');
 crash();
 is(sql('SELECT count(*), count(DISTINCT v) FROM x'), '93|7', 'all rows after a crash');
 cmp_ok(sql('SELECT pg_current_xact_id()'), '>', $last, 'transaction ids go on');
+
+# ---- a crash among the last ids of an epoch: the commit log has no page of the next one yet ----
+command_ok([ 'vacuumdb', '--host', $node->host, '--port', $node->port, '--all', '--freeze' ], 'VACUUM FREEZE');
+my $next = sql('SELECT pg_snapshot_xmax(pg_current_snapshot())');
+sql("SELECT sofort_test.burn_xids($_)") foreach 2**29, 2**32 - 2**15 - 1 - $next - 2**29 - 2**15;
+cmp_ok(2**32 - sql('SELECT pg_current_xact_id()'), '<', 70_000, 'the epoch ends soon');
+ok(!-e $node->data_dir . '/pg_xact/0000', 'the first segment of the commit log is gone');
+foreach my $round (1 .. 3)
+{
+	sql("INSERT INTO x VALUES (300 + $round, 'at the end')");
+	crash();
+	is(sql(q{SELECT count(*) FROM x WHERE v = 'at the end'}), $round, "$round: the server starts, and has the row");
+}
+cmp_ok(sql('SELECT pg_current_xact_id()'), '>', 2**32, 'and goes on into the next epoch');
+sql(q{DO $$ BEGIN FOR i IN 1 .. 40 LOOP INSERT INTO x VALUES (400 + i, 'beyond'); COMMIT; END LOOP; END $$});
+crash();
+is(sql(q{SELECT count(*) FROM x WHERE v = 'beyond'}), 40, 'there, too');
 is($node->verify_problems, '', 'verify');
 
 $node->stop;

@@ -8,7 +8,10 @@
 #include "postgres.h"
 
 #include "access/nbtree.h"
+#include "catalog/pg_collation.h"
+#include "miscadmin.h"
 #include "sofort/compat/indexam.h"
+#include "utils/fmgrprotos.h"
 
 #if PG_VERSION_NUM >= 180000
 #include "access/cmptype.h"
@@ -54,6 +57,20 @@ translate_strategy(StrategyNumber strategy, Oid opfamily)
 	}
 }
 #endif
+
+/* 15 does not look at the database's one where a column has the default collation. */
+Datum
+compat_collation_actual_version(FunctionCallInfo fcinfo)
+{
+#if PG_VERSION_NUM < 160000
+	if (PG_GETARG_OID(0) == DEFAULT_COLLATION_OID)
+	{
+		fcinfo->args[0].value = ObjectIdGetDatum(MyDatabaseId);
+		return pg_database_collation_actual_version(fcinfo);
+	}
+#endif
+	return pg_collation_actual_version(fcinfo);
+}
 
 void
 compat_complete_index_routine(IndexAmRoutine *am)

@@ -11,6 +11,7 @@
 #include "access/itup.h"
 #include "nodes/execnodes.h"
 #include "storage/ipc.h"
+#include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/txn/txn.h"
@@ -205,6 +206,7 @@ guarded_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const b
 
 	if (keys_entry_tuple(&keys->format, entry) == NULL)
 		return insert_as_checked(keys, entry, values, isnull, tid, heap, check, &guarded.inserted);
+	pm_prepare_process();
 	PG_ENSURE_ERROR_CLEANUP(discard_unless_inserted, PointerGetDatum(&guarded));
 	{
 		is_unique = insert_as_checked(keys, entry, values, isnull, tid, heap, check,

@@ -323,14 +323,27 @@ keys_encode(const KeyFormat *format, const Datum *values, const bool *isnull, ui
 
 /* ---- back ---- */
 
+/* Of a value without tuple.  XX002 if the entry is damaged */
+static int
+inline_length(const KeyColumn *column, const uint8 *bytes)
+{
+	int			len = bytes[column->width - 1];
+
+	if (len >= column->width)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("an entry of a sofort index has a value that is longer than its field"),
+				 errhint("REINDEX the index.")));
+	return len;
+}
+
 static Datum
 decode_text(const KeyColumn *column, const uint8 *bytes)
 {
-	int			len = bytes[column->width - 1];
+	int			len = inline_length(column, bytes);
 	int			blanks = 0;
 	text	   *result;
 
-	Assert(len < column->width);
 	if (column->kind == KEY_BPCHAR)
 		blanks = bpchar_blanks(column, (const char *) bytes, len);
 	result = palloc(VARHDRSZ + len + blanks);
@@ -345,7 +358,7 @@ decode_name(const KeyColumn *column, const uint8 *bytes)
 {
 	Name		result = palloc0(NAMEDATALEN);
 
-	memcpy(NameStr(*result), bytes, bytes[column->width - 1]);
+	memcpy(NameStr(*result), bytes, inline_length(column, bytes));
 	return NameGetDatum(result);
 }
 

@@ -308,9 +308,11 @@ xact_callback(XactEvent event, void *arg)
 			log_drops();
 			break;
 		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:	/* a worker may have built an index */
 			finish(true);
 			break;
 		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
 			finish(false);
 			break;
 		case XACT_EVENT_PREPARE:

@@ -159,7 +159,7 @@ collation_version(Oid collation)
 	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
 	fcinfo->args[0].value = ObjectIdGetDatum(collation);
 	fcinfo->args[0].isnull = false;
-	version = pg_collation_actual_version(fcinfo);
+	version = compat_collation_actual_version(fcinfo);
 	if (fcinfo->isnull)
 		return 0;
 	name = text_to_cstring(DatumGetTextPP(version));

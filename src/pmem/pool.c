@@ -289,6 +289,9 @@ start_pool(PoolRefusal *why)
 	memset(&control, 0, sizeof(control));
 	if (!control_read(&control, &have_control, why))
 		return false;
+	/* who wrote it may have been killed before it was: what follows in the pool relies on it */
+	if (have_control && !control_make_durable(why))
+		return false;
 	if (is_restored_copy())
 	{
 		if (!adopt_copy(&control, have_control))

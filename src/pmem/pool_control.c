@@ -105,6 +105,17 @@ control_read(PoolControl *control, bool *exists, PoolRefusal *why)
 	return true;
 }
 
+/* What was read is on the disk, and so is its name. */
+bool
+control_make_durable(PoolRefusal *why)
+{
+	if (fsync_fname_ext(CONTROL_FILE, false, false, LOG) != 0)
+		return pool_refuse_errno(why, "synchronize", control_file(), NULL);
+	if (fsync_fname_ext(".", true, false, LOG) != 0)
+		return pool_refuse_errno(why, "synchronize", DataDir, NULL);
+	return true;
+}
+
 /*
  * Replace the file, durably.  elevel < ERROR: returns false on failure.  An error may
  * reach any role, and names no directory.

@@ -438,11 +438,10 @@ slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 		if (again)
 			pm_flush(slab->owner, slab_class_slots(class) * sizeof(uint64));
 		/* when the lock is free, who frees the last slot may give back the page */
-		if (n > 0)
-		{
+		if (again || n > 0)
 			pm_start_writeback();
+		if (n > 0)
 			slots_freed(get_set(PM_OWNER_SHARED, class), extent, granule, n);
-		}
 	}
 	LWLockRelease(lock);
 }

@@ -182,6 +182,8 @@ reset_store(StoreHeader *header)
 	bool		good = columns->check == PM_VECTOR_CHECK(columns->elem_size, columns->first_shift);
 
 	pm_free_owner(store_id_of(header), true);
+	/* a header that says it is empty is not looked at again */
+	pm_drain();
 	header->nblocks = PM_SEAL(0);
 	init_vectors(header, good ? 1U << columns->first_shift : 64);
 }
@@ -597,7 +599,8 @@ registry_drop(StoreId id)
 	slot = pm_vector_get(&PoolSuper->stores, node->slot);
 	set_state(node->header, STORE_DROPPING);
 	SOFORT_STOP("store-drop-begun");
-	finish_drop(node->header, slot, !node->this_life && node->header->nblocks == PM_SEAL(0));
+	finish_drop(node->header, slot, !node->this_life && node->header->nblocks == PM_SEAL(0) &&
+				(store_flags(node->header) & STORE_TREE) == 0);
 
 	LWLockAcquire(registry_lock(), LW_EXCLUSIVE);
 	Registry->free_slots++;

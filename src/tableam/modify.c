@@ -254,6 +254,33 @@ same_image(Form_pg_attribute att, Datum a, Datum b)
 }
 
 /*
+ * Values narrower than a Datum as they would come out of a row: input functions leave the
+ * other bytes as they like (oid, enums), and whole Datums are compared, here and by
+ * triggers of foreign keys.
+ */
+static void
+use_stored_images(TupleTableSlot *slot)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		Datum	   *value = &slot->tts_values[i];
+
+		if (!att->attbyval || slot->tts_isnull[i])
+			continue;
+		if (att->attlen == sizeof(int32))
+			*value = Int32GetDatum(DatumGetInt32(*value));
+		else if (att->attlen == sizeof(int16))
+			*value = Int16GetDatum(DatumGetInt16(*value));
+		else if (att->attlen == sizeof(char))
+			*value = CharGetDatum(DatumGetChar(*value));
+	}
+}
+
+/*
  * Does the update change one of these attributes?  A whole-row reference or a
  * system column in an index counts as changed.
  */
@@ -341,6 +368,7 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 		return tableam_row_is_gone(&old_tid, tmfd);
 
 	slot_getallattrs(slot);
+	use_stored_images(slot);
 	classify_update(rel, store, &old, slot, &heap_only, &summaries, &keys);
 	if (!in_chain && store_row_is_retired(store, &old))
 		heap_only = false;

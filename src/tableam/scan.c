@@ -29,10 +29,14 @@ static void
 scan_reset(SofortScan scan, struct ScanKeyData *key)
 {
 	TableScanDesc base = &scan->base;
+	StoreDesc  *store = store_open(base->rs_rd);
 
-	scan->store = store_open(base->rs_rd);
-	scan->reader = scan->store;
-	scan->reader_desc = RelationGetDescr(base->rs_rd);
+	/* a reader for another descriptor is kept, not made at each rescan */
+	if (store != scan->store)
+	{
+		scan->store = scan->reader = store;
+		scan->reader_desc = RelationGetDescr(base->rs_rd);
+	}
 	if (base->rs_parallel != NULL)
 		scan->nblocks = ((ParallelBlockTableScanDesc) base->rs_parallel)->phs_nblocks;
 	else
@@ -68,9 +72,11 @@ tableam_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyDat
 	scan->base.rs_flags = flags;
 	scan->base.rs_parallel = pscan;
 	scan->base.rs_key = nkeys > 0 ? palloc(sizeof(ScanKeyData) * nkeys) : NULL;
+	scan->store = NULL;
 	scan->worker = pscan ? palloc(sizeof(ParallelBlockTableScanWorkerData)) : NULL;
 
-	scan->tested = snapshot != NULL && IsMVCCSnapshot(snapshot);
+	/* a historic one is MVCC, too, and refused row by row */
+	scan->tested = snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC;
 	scan->seen_before = scan->tested ? txn_widen(snapshot->xmin) : 0;
 
 	/* ANALYZE has no snapshot */

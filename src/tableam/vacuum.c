@@ -190,6 +190,8 @@ free_dead_rows(VacuumState *vac)
 		remove_index_entries(vac);
 		txn_flush_all_wal();
 	}
+	else						/* a crash could bring back an index whose drop was seen */
+		txn_flush_seen_commits();
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
 	for (int64 done = 0; done < vac->ndead;)

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "access/commit_ts.h"
+#include "access/subtrans.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -21,6 +22,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogreader.h"
 #include "access/xlogrecovery.h"
+#include "access/xlogutils.h"
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -46,6 +48,7 @@ typedef struct MarkRecord
 
 /* One page of the commit log, and of commit timestamps: 8 kB blocks. */
 #define CLOG_XIDS_PER_PAGE		(BLCKSZ * 4)
+#define SUBTRANS_XIDS_PER_PAGE	(BLCKSZ / sizeof(TransactionId))
 #define COMMIT_TS_XIDS_PER_PAGE (BLCKSZ / (sizeof(TimestampTz) + sizeof(RepOriginId)))
 
 /* Sequences that this transaction uses; more than fit, or unknown ones: all WAL. */
@@ -65,12 +68,29 @@ static XLogRecPtr flushed_to = InvalidXLogRecPtr;
  * ------------------------------------------------------------------------
  */
 
+/*
+ * A hot standby makes pages of pg_subtrans as it observes xids, and when it is promoted
+ * nobody makes those of the ids that are skipped.  (They are empty; an xid observed later
+ * makes its page once more.)
+ */
+static void
+extend_subtrans(uint64 fxid)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	if (standbyState < STANDBY_INITIALIZED)
+		return;
+	for (next += -next % SUBTRANS_XIDS_PER_PAGE; next <= fxid; next += SUBTRANS_XIDS_PER_PAGE)
+		ExtendSUBTRANS((TransactionId) next);
+}
+
 static void
 mark_redo(XLogReaderState *record)
 {
 	MarkRecord	mark;
 
 	memcpy(&mark, XLogRecGetData(record), sizeof(mark));
+	extend_subtrans(mark.fxid);
 	AdvanceNextFullTransactionIdPastXid((TransactionId) mark.fxid);
 	if (TxnShmem != NULL)
 	{
@@ -149,6 +169,14 @@ sofort_cleanup(void)
 	pool_check_restored(replayed, timeline);
 	if (TxnShmem != NULL)
 		TxnShmem->redo_next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	/*
+	 * The commit log gets the page of an epoch's first xid when that is assigned; the end
+	 * of recovery looks for it now, after a mark that ends with the epoch.  Here, in
+	 * recovery, a page that does not exist reads as zeroes, and stays in its buffer.
+	 */
+	if (XidFromFullTransactionId(ReadNextFullTransactionId()) == FirstNormalTransactionId)
+		(void) TransactionIdDidCommit(FirstNormalTransactionId);
 }
 
 void

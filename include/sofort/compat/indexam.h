@@ -33,6 +33,9 @@
 #endif
 
 /* Fills in what only newer versions know; the rest must be there. */
+/* As pg_collation_actual_version(oid): also of the default collation */
+extern Datum compat_collation_actual_version(FunctionCallInfo fcinfo);
+
 extern void compat_complete_index_routine(IndexAmRoutine *am);
 
 /* dshash_parameters for keys that are compared and copied as bytes */
