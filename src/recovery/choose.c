@@ -62,6 +62,9 @@ estimate_rebuild(RecoveryStructure *s)
 	double		allvisfrac;
 	double		part = 1;
 
+	if (s->estimated)
+		return;
+	s->estimated = true;
 	s->rebuild_cost = s->rebuild_seconds = 0;
 
 	/* who has it for himself may be waiting for recovery */

@@ -88,6 +88,10 @@ static RecoveryAgain try_again = AGAIN_NEVER;
 /* Segments in one step: some ten milliseconds */
 #define STEP_SEGMENTS	2
 
+/* Use of one list of the indexes: rebuilt ones stay locked so long */
+#define LIST_INDEXES		64
+#define LIST_MILLISECONDS	100
+
 /* "nice" of a worker that lets queries go first: it cannot be taken back */
 #define WORKER_NICENESS	5
 
@@ -256,17 +260,17 @@ typedef enum StepResult
 	STEP_NOTHING_LEFT,
 	STEP_IDLE,					/* nothing for this worker at the moment */
 	STEP_REPLACE,				/* nothing for a worker of low priority */
+	STEP_GO_ON,					/* this index is done: with the same list */
 	STEP_DONE
 } StepResult;
 
-/* In a transaction.  *index (or table): the one worked on, for the handling of errors. */
-static StepResult
-work(volatile Oid *index)
+/*
+ * How many of them may this worker hope to rebuild?  What was locked, or has failed for
+ * the moment, decides whether the database is looked at again.
+ */
+static int
+count_hopeful(const RecoveryStructure *structures, int n)
 {
-	RecoveryStructure *structures;
-	int			n = recovery_find_structures(&structures);
-	RecoveryStep how = {.segments = STEP_SEGMENTS};
-	int			choice;
 	int			hopeful = 0;
 
 	try_again = some_were_locked ? AGAIN_UNTIL_DONE : AGAIN_NEVER;
@@ -281,17 +285,25 @@ work(volatile Oid *index)
 		else if (list_member_oid(failed_for_memory, structures[i].index))
 			try_again = Max(try_again, AGAIN_A_FEW_TIMES);
 	}
-	if (hopeful == 0)
-		return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
-	choice = recovery_choose(structures, n, &how);
+	return hopeful;
+}
+
+/* Work on what is best now.  *index (or table): the one worked on, for the handling of errors. */
+static StepResult
+work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
+{
+	RecoveryStep how = {.segments = STEP_SEGMENTS};
+	int			choice = recovery_choose(structures, n, &how);
+	RecoveryStructure *best = &structures[choice];
+
 	if (choice < 0)
 		return STEP_IDLE;
 	if (how.polite)
 		lower_priority();
 	else if (polite)
 		return STEP_REPLACE;
-	recovery_build_written_dictionaries(structures[choice].table, index);
-	*index = structures[choice].index;
+	recovery_build_written_dictionaries(best->table, index);
+	*index = best->index;
 	recovery_show_index(my_slot, *index);
 	pgstat_report_activity(STATE_RUNNING, how.polite ?
 						   "rebuilding a sofort index, at low priority" :
@@ -302,12 +314,42 @@ work(volatile Oid *index)
 			recovery_note_rebuilt(*index);
 
 			/* plans were made with the costs of an incomplete index */
-			CacheInvalidateRelcacheByRelid(structures[choice].table);
-			return STEP_DONE;
+			CacheInvalidateRelcacheByRelid(best->table);
+			best->ready = true;
+			return STEP_GO_ON;
+		case REBUILD_NOT_NEEDED:
+			best->ready = true;
+			return STEP_GO_ON;
 		case REBUILD_BUSY:
 			return STEP_IDLE;
 		case REBUILD_WORKED:
-		case REBUILD_NOT_NEEDED:
+			break;
+	}
+	return STEP_DONE;
+}
+
+/*
+ * In a transaction.  The list of all indexes costs some 10 us for each of them, so while
+ * they are small several are rebuilt with one.
+ */
+static StepResult
+work(volatile Oid *index)
+{
+	RecoveryStructure *structures;
+	int			n = recovery_find_structures(&structures);
+	int			hopeful = count_hopeful(structures, n);
+	TimestampTz began = GetCurrentTimestamp();
+	int			done;
+
+	if (hopeful == 0)
+		return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
+	for (done = 0; done < hopeful && done < LIST_INDEXES; done++)
+	{
+		StepResult	result = work_on_best(structures, n, index);
+
+		if (result != STEP_GO_ON)
+			return done > 0 ? STEP_DONE : result;
+		if (TimestampDifferenceExceeds(began, GetCurrentTimestamp(), LIST_MILLISECONDS))
 			break;
 	}
 	return STEP_DONE;

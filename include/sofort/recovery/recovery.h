@@ -87,6 +87,7 @@ typedef struct RecoveryStructure
 	double		search_seconds; /* processor time of searches in its place */
 
 	/* filled by recovery_rank() */
+	bool		estimated;		/* the next two, from the list on */
 	double		rebuild_cost;	/* of what is missing, in the planner's units */
 	double		rebuild_seconds;	/* the same in processor time, roughly */
 	double		benefit;		/* for RANK_HORIZON statements */
