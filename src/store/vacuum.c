@@ -82,6 +82,14 @@ chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	return dead;
 }
 
+bool
+store_root_is_needed(StoreDesc *store, const RowRef *root, uint64 horizon)
+{
+	return (word_read(&root->words->begin) & BEGIN_HEAP_ONLY) == 0 &&
+		LINK_IS_SET(link_read(root->block, root->index)) &&
+		!chain_is_dead(store, root, horizon);
+}
+
 /* Free what is dead between a chain's newest version and its root. */
 static int
 prune_chain(StoreDesc *store, const RowRef *root, uint64 horizon)

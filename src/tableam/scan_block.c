@@ -236,6 +236,9 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 		epoch_enter();
 		if (store_locate(scan->store, row_from_position(scan->store, position), &ref))
 			state = txn_version_state(ref.words, horizon, &xid);
+		/* it is to its row what a redirect is on heap: VACUUM would not free it */
+		if (state == VERSION_DEAD && store_root_is_needed(scan->store, &ref, horizon))
+			state = VERSION_FREE;
 		epoch_exit();
 
 		if (count_for_sample(state, xid, liverows, deadrows))

@@ -445,6 +445,9 @@ extern bool store_successor(StoreDesc *store, const RowRef *ref, RowRef *success
 /* The same, of the latter only. */
 extern bool store_new_root(StoreDesc *store, const RowRef *ref, RowRef *successor);
 
+/* Does this dead row keep its slot, because it leads to a version that is not dead? */
+extern bool store_root_is_needed(StoreDesc *store, const RowRef *root, uint64 horizon);
+
 /* The version of its chain that this one has replaced, if both are still linked. */
 extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *replaced);
 
