@@ -165,3 +165,18 @@ DELETE FROM s_roots WHERE id BETWEEN 1001 AND 1010;
 SELECT pg_stat_force_next_flush();
 ANALYZE s_roots;
 SELECT pg_stat_get_live_tuples('s_roots'::regclass), pg_stat_get_dead_tuples('s_roots'::regclass) - 1000 BETWEEN 10 AND 20;
+-- what updaters and deleters have freed is not counted as dead any more
+CREATE TABLE s_freed (id int PRIMARY KEY, v int) USING sofort;
+INSERT INTO s_freed SELECT i, 0 FROM generate_series(1, 50) i;
+DO $$ BEGIN FOR i IN 1..3000 LOOP UPDATE s_freed SET v = v + 1 WHERE id = 1; COMMIT; END LOOP; END $$;
+SELECT pg_stat_force_next_flush();
+SELECT pg_stat_get_tuples_updated('s_freed'::regclass), pg_stat_get_dead_tuples('s_freed'::regclass) < 500;
+DO $$ BEGIN FOR i IN 1..3000 LOOP UPDATE s_freed SET v = v + 1 WHERE id = i % 50 + 1; COMMIT; END LOOP; END $$;
+SELECT pg_stat_force_next_flush();
+SELECT pg_stat_get_tuples_updated('s_freed'::regclass), pg_stat_get_dead_tuples('s_freed'::regclass) < 500;
+DO $$ BEGIN FOR i IN 1..3000 LOOP UPDATE s_freed SET id = 50 + i WHERE id = 49 + i; COMMIT; END LOOP; END $$;
+SELECT pg_stat_force_next_flush();
+SELECT pg_stat_get_tuples_updated('s_freed'::regclass), pg_stat_get_dead_tuples('s_freed'::regclass) < 500;
+DO $$ BEGIN FOR i IN 1..3000 LOOP INSERT INTO s_freed VALUES (i + 10000, 0); COMMIT; DELETE FROM s_freed WHERE id = i + 10000; COMMIT; END LOOP; END $$;
+SELECT pg_stat_force_next_flush();
+SELECT pg_stat_get_tuples_deleted('s_freed'::regclass), pg_stat_get_dead_tuples('s_freed'::regclass) < 500;

@@ -423,10 +423,10 @@ skip_dead(StoreDesc *store, uint64 link, uint64 horizon, int *ndead)
 }
 
 /*
- * The updater of "from" looks for dead versions behind it.  Bounded where
- * nothing is dead (an old snapshot); VACUUM does the rest.
+ * The updater of "from" looks for dead versions behind it; how many it has freed.
+ * Bounded where nothing is dead (an old snapshot); VACUUM does the rest.
  */
-void
+int
 chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
 {
 	RowRef		at = *from;
@@ -439,13 +439,14 @@ chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
 		int			ndead;
 
 		if ((link & LINK_ROOT) || !LINK_IS_SET(link))
-			return;
+			return 0;
 		stop = skip_dead(store, link, store_cached_horizon(false), &ndead);
 		if (ndead >= PRUNE_MIN)
-			(void) bypass(store, &at, link, stop);
+			return bypass(store, &at, link, stop);
 		if (ndead > 0 || !store_locate(store, LINK_ROW(link), &at))
-			return;
+			return 0;
 	}
+	return 0;
 }
 
 /*

@@ -13,6 +13,9 @@
  * has changed) are in a ring of their own: their index entries go first, and
  * who looks for rows meets them, so they do not wait for company.
  *
+ * What was freed leaves n_dead_tup, or autovacuum would come for rows that are
+ * gone (as after heap's pruning).
+ *
  * The rings are volatile and may lose chains (full, crash): VACUUM finds
  * everything.
  *
@@ -21,6 +24,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "pgstat.h"
 #include "sofort/compat/lock.h"
 #include "sofort/store/store_internal.h"
 
@@ -158,9 +162,9 @@ garbage_note(StoreDesc *store, uint64 root, const RowRef *version)
 /*
  * Bypass the dead versions of chains, all durably, and then free them.  A root
  * that was freed meanwhile, or is filled with something else, is another chain
- * or none: all the same.
+ * or none: all the same.  Returns how many were freed.
  */
-void
+int
 garbage_collect(StoreDesc *store)
 {
 	static int	misses = 0;
@@ -169,6 +173,7 @@ garbage_collect(StoreDesc *store)
 	RowRef		dead[COLLECT_ROWS];
 	int			nroots;
 	int			ndead = 0;
+	int			nfreed = 0;
 	int			i;
 
 	if (misses >= MISSES_TO_REFRESH)
@@ -188,12 +193,14 @@ garbage_collect(StoreDesc *store)
 		LWLockRelease(chain_lock(store->id, root.row));
 	}
 	if (ndead == 0)
-		return;
+		return 0;
 	SOFORT_STOP("store-garbage-unlinked");
 	/* no bypassed row may become EMPTY on the medium before its bypass is */
 	pm_drain();
 	for (i = 0; i < ndead; i++)
-		(void) version_free(store, &dead[i]);
+		if (version_free(store, &dead[i]))
+			nfreed++;
+	return nfreed;
 }
 
 /* ---- ended chains ---- */
@@ -285,7 +292,7 @@ free_some_ended(Relation rel, StoreDesc *store, uint64 horizon)
 	/* which indexes there are may be known by a commit that is not flushed yet */
 	txn_flush_seen_commits();
 	SOFORT_STOP("store-entries-removed");
-	free_dead_chains(store, roots, n, horizon);
+	pgstat_update_heap_dead_tuples(rel, free_dead_chains(store, roots, n, horizon));
 	return true;
 }
 

@@ -16,6 +16,7 @@
 
 #include "access/tupmacs.h"
 #include "common/hashfn.h"
+#include "pgstat.h"
 #include "sofort/store/store_internal.h"
 
 #define FITS			(-1)
@@ -555,11 +556,13 @@ store_make_root_durable(StoreDesc *store, uint64 row)
 
 /* The new version joins the chain of its root (store/README.md, "Chains"). */
 static void
-finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *ref, uint64 begin)
+finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *old, RowRef *ref,
+				 uint64 begin)
 {
 	RowRef		root;
 	uint64	   *own;
 	uint64	   *top;
+	int			nfreed = 0;
 	bool		prepared = is_prepared(store, ref->row);
 	uint32		lot = hash_bytes_uint32((uint32) (begin ^ (begin >> 32)));
 
@@ -582,10 +585,12 @@ finish_heap_only(StoreDesc *store, Reservation *r, const RowRef *old, RowRef *re
 	SOFORT_STOP("store-link-published");
 	/* looking at older versions costs cache misses; by a hash, so no row is left out */
 	if (lot % PRUNE_ONE_IN == 0)
-		chain_prune_inline(store, &root, old);
+		nfreed += chain_prune_inline(store, &root, old);
 	LWLockRelease(chain_lock(store->id, root.row));
 	if (old->row != root.row && garbage_note(store, root.row, ref))
-		garbage_collect(store);
+		nfreed += garbage_collect(store);
+	if (nfreed > 0)
+		pgstat_update_heap_dead_tuples(rel, nfreed);
 	if (lot / PRUNE_ONE_IN % MEASURE_ONE_IN == 0)
 		milestone_consider(store, root.row, ref);
 }
@@ -599,7 +604,7 @@ store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const 
 
 	if (heap_only)
 	{
-		finish_heap_only(store, r, old, ref, begin);
+		finish_heap_only(rel, store, r, old, ref, begin);
 		return;
 	}
 	slot = block_ensure_links(store, old->block, true) + old->index;

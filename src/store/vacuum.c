@@ -268,8 +268,9 @@ free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
 /*
  * That the roots have no link is drained before any row of their chains can be used
  * again: a dead root must never lead into a foreign chain.  Roots are locked.
+ * Returns how many versions were freed.
  */
-void
+int
 free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 {
 	RowList		list = {.size = Max(n, 64)};
@@ -296,6 +297,7 @@ free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 	SOFORT_STOP("store-rows-freed");
 	stats_count(store->shared, 0, -list.n);
 	pfree(list.rows);
+	return list.n;
 }
 
 void
@@ -303,7 +305,7 @@ store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n)
 {
 	if (n == 0)
 		return;
-	free_dead_chains(store, rows, n, txn_horizon(rel));
+	(void) free_dead_chains(store, rows, n, txn_horizon(rel));
 	space_seal(store->shared);
 	stats_end_of_xact();
 }

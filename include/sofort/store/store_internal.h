@@ -730,7 +730,7 @@ extern void row_free_references(StoreId owner, const ShapePlan *plan, const RowR
 
 /* ---- chain.c ---- */
 extern bool version_free(StoreDesc *store, const RowRef *ref);
-extern void chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
+extern int	chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
 extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
@@ -743,7 +743,7 @@ extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizo
 
 /* ---- garbage.c ---- */
 extern bool garbage_note(StoreDesc *store, uint64 root, const RowRef *version);
-extern void garbage_collect(StoreDesc *store);
+extern int	garbage_collect(StoreDesc *store);
 extern void garbage_free_all(StoreShared *shared);
 
 /* ---- milestone.c ---- */
@@ -756,7 +756,7 @@ extern void milestone_free_all(StoreShared *shared);
 
 /* ---- vacuum.c ---- */
 extern bool chain_is_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
-extern void free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon);
+extern int	free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon);
 
 /* ---- ops.c ---- */
 extern const TxnStoreOps StoreOps;
