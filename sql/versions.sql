@@ -41,4 +41,25 @@ UPDATE s_n SET a = 1 WHERE id = 1;
 ALTER TABLE s_n VALIDATE CONSTRAINT a_there;
 UPDATE s_n SET n = n + 1;
 SELECT * FROM s_n ORDER BY id;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
 \endif
+-- no version skips through an index, or believes that it could
+CREATE TABLE s_big (a int, b int, c text) USING sofort;
+INSERT INTO s_big SELECT i % 10, i, 'c' || i FROM generate_series(1, 200000) i;
+CREATE INDEX s_big_a_b ON s_big USING sofort_index (a, b);
+ANALYZE s_big;
+CREATE TABLE s_small (x int) USING sofort;
+INSERT INTO s_small SELECT i * 1000 FROM generate_series(1, 100) i;
+ANALYZE s_small;
+CREATE FUNCTION cost_by_index(condition text) RETURNS float LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT JSON) SELECT c FROM s_big WHERE ' || condition INTO plan;
+    ASSERT plan -> 0 -> 'Plan' ->> 'Index Name' = 's_big_a_b';
+    RETURN plan -> 0 -> 'Plan' ->> 'Total Cost';
+END $$;
+SELECT cost_by_index('b = 42') > cost_by_index('b > 0') / 20 AS all_of_it, cost_by_index('a = 2 AND b = 42') < 50 AS one, cost_by_index('a IN (1, 2) AND b = 42') < 50 AS two,
+    cost_by_index('a > 4 AND b = 42') > cost_by_index('a > 4 AND c > ''''') / 20 AS half, cost_by_index('a IS NULL AND b = 42') < 50 AS nulls;
+SET max_parallel_workers_per_gather = 0;
+EXPLAIN (COSTS OFF) SELECT count(c) FROM s_small JOIN s_big ON b = x;

@@ -26,7 +26,6 @@
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/pool.h"
 #include "storage/ipc.h"
-#include "utils/index_selfuncs.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
@@ -177,8 +176,8 @@ am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *sta
 {
 	if (pool_status() == POOL_READY && !path->indexinfo->hypothetical)
 		set_size(path->indexinfo);
-	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity, correlation,
-				   pages);
+	compat_btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity,
+						  correlation, pages);
 	cost_add_missing_part(path->indexinfo, loop_count, startup_cost, total_cost);
 }
 

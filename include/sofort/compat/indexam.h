@@ -16,6 +16,7 @@
 #include "access/relscan.h"
 #include "catalog/pg_collation.h"
 #include "lib/dshash.h"
+#include "nodes/nodes.h"
 #include "pgstat.h"
 #include "sofort/compat/compat.h"
 #include "storage/smgr.h"
@@ -37,6 +38,12 @@
 extern Datum compat_collation_actual_version(FunctionCallInfo fcinfo);
 
 extern void compat_complete_index_routine(IndexAmRoutine *am);
+
+/* btcostestimate() for an index that does not skip: which btree does since 18. */
+extern void compat_btcostestimate(struct PlannerInfo *root, struct IndexPath *path,
+								  double loop_count, Cost *startup_cost, Cost *total_cost,
+								  Selectivity *selectivity, double *correlation,
+								  double *pages);
 
 /* dshash_parameters for keys that are compared and copied as bytes */
 #if PG_VERSION_NUM < 170000
