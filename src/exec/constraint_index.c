@@ -575,6 +575,27 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 }
 
 /*
+ * As a btree it would stay attached to the parent's sofort index, which nothing
+ * else may do, and a dump could not be restored.
+ */
+static void
+refuse_attached(Oid index, const char *table)
+{
+	const char *parent;
+
+	if (!get_rel_relispartition(index))
+		return;
+	parent = get_rel_name(get_partition_parent(index, false));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change the access method of table \"%s\" because its index \"%s\" is a partition of index \"%s\"",
+					table, get_rel_name(index), parent),
+			 errdetail("Index \"%s\" uses access method \"%s\", which supports sofort tables only.",
+					   parent, INDEX_AM_NAME),
+			 errhint("Drop index \"%s\", or replace it by a btree.", parent)));
+}
+
+/*
  * SET ACCESS METHOD rewrites the table and builds all its indexes anew, each
  * with its access method: change that first.  Where something might read the table
  * before it is rewritten, the index is a real one then: a btree.
@@ -595,7 +616,10 @@ retype_indexes(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid,
 		Oid			new_am = am;
 
 		if (am == index_am && after->am != exec_table_am_oid())
+		{
+			refuse_attached(index, get_rel_name(relid));
 			new_am = BTREE_AM_OID;
+		}
 		else if (am == BTREE_AM_OID && to_sofort && OidIsValid(unique_constraint_of(index)) &&
 				 index_types_fit(index) && index_options_fit(index, index_am))
 			new_am = index_am;
