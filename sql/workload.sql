@@ -28,6 +28,12 @@ SELECT count(*) FROM item WHERE place IN (1, 2, 3);
 -- another kind: other column, other connective, other order
 SELECT count(*) FROM item WHERE id = 5 AND place = 0;
 SELECT count(*) FROM item WHERE id = 5 OR place = 0;
+-- ... other groups
+SELECT count(*) AS kinds FROM sofort.workload WHERE index = 'item_pkey'::regclass \gset
+SELECT count(*) FROM item WHERE id BETWEEN 20 AND 29 GROUP BY place;
+SELECT count(*) FROM item WHERE id BETWEEN 20 AND 29 GROUP BY place % 2;
+SELECT count(*) FROM item WHERE id BETWEEN 30 AND 39 GROUP BY place;
+SELECT count(*) - :kinds AS more FROM sofort.workload WHERE index = 'item_pkey'::regclass;
 -- planned, not executed
 EXPLAIN (COSTS OFF) SELECT note FROM item WHERE code = 'c7';
 -- a btree survives a restart: not of interest

@@ -24,6 +24,7 @@
 #include "nodes/plannodes.h"
 #include "optimizer/planner.h"
 #include "portability/instr_time.h"
+#include "sofort/compat/ddl.h"
 #include "sofort/store/workload.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -95,6 +96,7 @@ hash_table_entry(RangeTblEntry *rte, QueryHash *h)
 			(void) hash_node((Node *) linitial(rte->values_lists), h);
 			break;
 		default:
+			(void) hash_node((Node *) compat_group_expressions(rte), h);
 			break;
 	}
 }

@@ -76,6 +76,13 @@
 #define COMPAT_PASS_EXECUTE_ONCE
 #endif
 
+/* Since 18 the expressions by which a query groups are an entry of its range table. */
+#if PG_VERSION_NUM < 180000
+#define compat_group_expressions(rte) NIL
+#else
+#define compat_group_expressions(rte) ((rte)->rtekind == RTE_GROUP ? (rte)->groupexprs : NIL)
+#endif
+
 /* utils/relfilenumbermap.h */
 #if PG_VERSION_NUM < 160000
 #define compat_relid_by_number(spc, number) RelidByRelfilenode(spc, number)
