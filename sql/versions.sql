@@ -44,6 +44,17 @@ SELECT * FROM s_n ORDER BY id;
 RESET enable_seqscan;
 RESET enable_bitmapscan;
 \endif
+-- before 18, REFRESH CONCURRENTLY wants a btree
+CREATE TABLE s_base (i int) USING sofort;
+INSERT INTO s_base VALUES (1);
+CREATE MATERIALIZED VIEW s_view USING sofort AS SELECT * FROM s_base;
+CREATE UNIQUE INDEX s_view_i ON s_view USING sofort_index (i);
+INSERT INTO s_base VALUES (2);
+REFRESH MATERIALIZED VIEW CONCURRENTLY s_view;
+TABLE s_view ORDER BY i;
+CREATE UNIQUE INDEX s_view_btree ON s_view (i);
+REFRESH MATERIALIZED VIEW CONCURRENTLY s_view;
+TABLE s_view ORDER BY i;
 -- no version skips through an index, or believes that it could
 CREATE TABLE s_big (a int, b int, c text) USING sofort;
 INSERT INTO s_big SELECT i % 10, i, 'c' || i FROM generate_series(1, 200000) i;

@@ -185,6 +185,13 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 		stmt->options = options_for_btree(stmt->options);
 		return;
 	}
+	if (stmt->unique && t.relkind == RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a partitioned table cannot have a unique index with access method \"%s\"",
+						INDEX_AM_NAME),
+				 errdetail("PostgreSQL cannot match its partition key with such an index."),
+				 errhint("Use btree for unique indexes of partitioned tables.")));
 	if (SOFORT_LEAF_UNIQUE_NEEDS_BTREE && stmt->unique && t.is_partition)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

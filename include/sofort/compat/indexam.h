@@ -33,10 +33,10 @@
 #define compat_relid_by_file(spc, number) RelidByRelfilenumber(spc, number)
 #endif
 
-/* Fills in what only newer versions know; the rest must be there. */
 /* As pg_collation_actual_version(oid): also of the default collation */
 extern Datum compat_collation_actual_version(FunctionCallInfo fcinfo);
 
+/* Fills in what only newer versions know; the rest must be there. */
 extern void compat_complete_index_routine(IndexAmRoutine *am);
 
 /* btcostestimate() for an index that does not skip: which btree does since 18. */
