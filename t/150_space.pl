@@ -333,6 +333,21 @@ $node->disarm('store-roots-freed');
 $vacuum->query_safe('SELECT 1');
 $vacuum->quit;
 is(sql(q{SELECT pg_stat_force_next_flush(); SELECT n_live_tup, n_dead_tup, vacuum_count >= 2 FROM pg_stat_user_tables WHERE relname = 'ever'}), "\n2000|0|t", 'pg_stat_user_tables');
+sql(q{CREATE TABLE indexed (id int) USING sofort; CREATE INDEX indexed_btree ON indexed (id);
+	CREATE INDEX indexed_sofort ON indexed USING sofort_index (id);
+	INSERT INTO indexed SELECT generate_series(1, 100); DELETE FROM indexed WHERE id <= 50; SELECT txid_current()});
+$node->arm('index-leaf-vacuumed', 'wait');
+$vacuum = $node->background_psql('postgres');
+$vacuum->query_until(qr/start/, "\\echo start\nVACUUM indexed;\n");
+ok($node->wait_at('index-leaf-vacuumed'), 'VACUUM is in the second index');
+SKIP:
+{
+	skip 'pg_stat_progress_vacuum has no indexes', 1 if $node->pg_version < 17;
+	is(sql('SELECT phase, indexes_total, indexes_processed FROM pg_stat_progress_vacuum'), 'vacuuming indexes|2|1', 'and the first is counted');
+}
+$node->disarm('index-leaf-vacuumed');
+$vacuum->query_safe('SELECT 1');
+$vacuum->quit;
 
 # ---- columns that have no values at first, or are added: decided when they have ----
 sql(q{CREATE TABLE late (id int PRIMARY KEY, empty text, n numeric) USING sofort;

@@ -160,6 +160,7 @@ static void
 remove_index_entries(VacuumState *vac)
 {
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
+	compat_progress_indexes(vac->nindexes, 0);
 	for (int i = 0; i < vac->nindexes; i++)
 	{
 		IndexVacuumInfo info = index_vacuum_info(vac, vac->indexes[i],
@@ -167,8 +168,10 @@ remove_index_entries(VacuumState *vac)
 
 		vac->index_stats[i] = index_bulk_delete(&info, vac->index_stats[i],
 												entry_is_dead, vac);
+		compat_progress_indexes(vac->nindexes, i + 1);
 	}
 	vac->index_scans++;
+	compat_progress_indexes(0, 0);
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, vac->index_scans);
 }
 
@@ -220,6 +223,7 @@ cleanup_indexes(VacuumState *vac)
 		return;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_INDEX_CLEANUP);
+	compat_progress_indexes(vac->nindexes, 0);
 	for (int i = 0; i < vac->nindexes; i++)
 	{
 		IndexVacuumInfo info = index_vacuum_info(vac, vac->indexes[i], (double) vac->live, false);
@@ -230,7 +234,9 @@ cleanup_indexes(VacuumState *vac)
 		if (stats != NULL && !stats->estimated_count)
 			compat_update_relstats(vac->indexes[i], stats->num_pages, stats->num_index_tuples,
 								   false, InvalidTransactionId, InvalidMultiXactId);
+		compat_progress_indexes(vac->nindexes, i + 1);
 	}
+	compat_progress_indexes(0, 0);
 }
 
 /* ------------------------------------------------------------------------

@@ -112,6 +112,18 @@ compat_progress_dead(int64 rows)
 #endif
 }
 
+/* ... and indexes, one by one. */
+static inline void
+compat_progress_indexes(int total, int processed)
+{
+#if PG_VERSION_NUM >= 170000
+	const int	params[] = {PROGRESS_VACUUM_INDEXES_TOTAL, PROGRESS_VACUUM_INDEXES_PROCESSED};
+	const int64 values[] = {total, processed};
+
+	pgstat_progress_update_multi_param(lengthof(params), params, values);
+#endif
+}
+
 static inline void
 compat_update_relstats(Relation rel, BlockNumber pages, double tuples, bool hasindex,
 					   TransactionId frozenxid, MultiXactId minmulti)
