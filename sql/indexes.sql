@@ -263,6 +263,18 @@ SELECT pg_temp.in_order('a = 3 AND t = ANY (''{text 5,text 1}'') AND c < 5', '(t
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b < 900 AND c IN (1, 2) ORDER BY b DESC LIMIT 8) x;
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b > 100 AND c IN (1, 2) ORDER BY b LIMIT 8) x;
 RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_sort;
+-- several arrays: combinations without an entry can be interrupted, too
+CREATE TABLE s_combinations (a int, b int) USING sofort;
+CREATE INDEX ON s_combinations USING sofort_index (a, b);
+INSERT INTO s_combinations SELECT 0, -i FROM generate_series(1, 2000) i; ANALYZE s_combinations;
+SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = '300ms';
+SELECT clock_timestamp() AS began \gset
+SELECT count(*) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(1, 20000))) AND b = ANY (ARRAY(SELECT generate_series(1, 20000)));
+RESET enable_bitmapscan; SET enable_indexscan = off; SET enable_indexonlyscan = off;
+SELECT count(*) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(1, 20000))) AND b = ANY (ARRAY(SELECT generate_series(1, 20000)));
+SELECT clock_timestamp() - :'began' < interval '10 s' AS at_once;
+RESET statement_timeout; RESET enable_seqscan; RESET enable_indexscan; RESET enable_indexonlyscan;
+DROP TABLE s_combinations;
 -- building an index anew looks for the trees of its earlier files, not at those of all other indexes; they go
 CREATE TABLE s_others (a int) USING sofort;
 DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE INDEX ON s_others USING sofort_index (a)'; END LOOP; END $$;

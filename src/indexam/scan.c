@@ -458,6 +458,8 @@ next_match(ScanState *so, ScanDirection dir)
 				so->positioned = false;
 				return NULL;
 			}
+			/* there may be very many, and none with an entry */
+			CHECK_FOR_INTERRUPTS();
 			continue;
 		}
 		if (!so->any_filter || scan_entry_matches(so, entry))

@@ -90,7 +90,8 @@ is_equality(ScanState *so, const ScanCondition *condition)
 }
 
 /*
- * Have all columns before that of the condition one value?  Only then do ranges for
+ * Have all columns before that of the condition one value in each range (also where
+ * it is an element of an array that came before)?  Only then do ranges for
  * one element after the other come in index order, which planners since 17 count on.
  */
 static bool
