@@ -22,7 +22,11 @@ typedef struct VerifyState
 	IndexamProblem problem;
 	IndexamEntry entry;
 	void	   *arg;
-	MemoryContext context;
+	MemoryContext context;		/* of one entry */
+	MemoryContext leaf_context[2];	/* of copied tuples: this leaf's, and those of the
+									 * one before, which had the separator */
+	int			turn;
+	TreeLeaf	leaf;
 } VerifyState;
 
 /* ---- readers that remove entries, and who looks at the whole tree ---- */
@@ -101,10 +105,49 @@ verify_entry(VerifyState *state, const uint8 *entry)
 		state->entry(state->arg, values, isnull, &tid);
 }
 
+/* The entry outlives the epoch. */
+static void
+copy_tuple(VerifyState *state, uint8 *entry)
+{
+	TreeTuple  *tuple = tree_entry_tuple(state->keys.tree, entry);
+	TreeTuple  *copy;
+	Size		size;
+
+	if (tuple == NULL)
+		return;
+	size = offsetof(TreeTuple, tuple) + tuple->size;
+	copy = MemoryContextAlloc(state->leaf_context[state->turn], size);
+	memcpy(copy, tuple, size);
+	memcpy(entry + state->keys.tree->cmp_len, &copy, sizeof(copy));
+}
+
+/* The leaf at the fence (NULL: the first one), with copies of its tuples */
+static void
+read_leaf(VerifyState *state, const EntryPlace *fence)
+{
+	Tree	   *tree = state->keys.tree;
+	TreeLeaf   *leaf = &state->leaf;
+	int			i;
+
+	state->turn = !state->turn;
+	MemoryContextReset(state->leaf_context[state->turn]);
+	epoch_enter();
+	tree_read_leaf(tree, fence ? &fence->probe : NULL, false, NULL, NULL, &state->keys.order,
+				   leaf);
+	for (i = 0; i < leaf->n; i++)
+		copy_tuple(state, leaf->entries + i * tree->stride);
+	if (leaf->has_high)
+		copy_tuple(state, leaf->high);
+	epoch_exit();
+}
+
+/*
+ * Outside of epochs: what looks at an entry evaluates expressions of the index, which
+ * take what time they like, and may wait for the rebuild of another index.
+ */
 static void
 verify_leaves(VerifyState *state)
 {
-	TreeLeaf	leaf;
 	EntryPlace	fence;
 	bool		first = true;
 	int			i;
@@ -115,32 +158,36 @@ verify_leaves(VerifyState *state)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!first)
-			keys_place(&fence, &state->keys, leaf.high, 0);
-		tree_read_leaf(state->keys.tree, first ? NULL : &fence.probe, false, NULL, NULL,
-					   &state->keys.order, &leaf);
+			keys_place(&fence, &state->keys, state->leaf.high, 0);
+		read_leaf(state, first ? NULL : &fence);
 		first = false;
 		old = MemoryContextSwitchTo(state->context);
-		for (i = 0; i < leaf.n; i++)
-			verify_entry(state, leaf.entries + i * state->keys.tree->stride);
+		for (i = 0; i < state->leaf.n; i++)
+			verify_entry(state, state->leaf.entries + i * state->keys.tree->stride);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(state->context);
-	} while (leaf.has_high);
+	} while (state->leaf.has_high);
 }
 
 void
 indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg)
 {
 	VerifyState state = {.problem = problem, .entry = entry, .arg = arg};
+	int			i;
 
 	index_attach(&state.keys, index);
 	state.context = AllocSetContextCreate(CurrentMemoryContext, "sofort verify",
 										  ALLOCSET_DEFAULT_SIZES);
+	for (i = 0; i < (int) lengthof(state.leaf_context); i++)
+		state.leaf_context[i] = AllocSetContextCreate(CurrentMemoryContext, "sofort verify leaf",
+													  ALLOCSET_DEFAULT_SIZES);
 	lock_whole_tree(index);		/* an error gives it back */
-	/* nobody writes: one epoch for all is no burden */
 	epoch_enter();
 	(void) tree_verify(state.keys.tree, &state.keys.order, problem, arg);
-	verify_leaves(&state);
 	epoch_exit();
+	verify_leaves(&state);
 	unlock_whole_tree(index);
+	for (i = 0; i < (int) lengthof(state.leaf_context); i++)
+		MemoryContextDelete(state.leaf_context[i]);
 	MemoryContextDelete(state.context);
 }

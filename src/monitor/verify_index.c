@@ -27,6 +27,7 @@
 #include "sofort/compat/scan.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/monitor/monitor.h"
+#include "sofort/pmem/arena.h"
 #include "sofort/txn/txn.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -132,9 +133,14 @@ live_key(IndexCheck *check, uint64 row, Key *key)
 {
 	RowRef		found;
 	int			natts = RelationGetDescr(check->rel)->natts;
+	bool		visible;
 
 	ExecClearTuple(check->slot);
-	if (!store_chain_fetch(check->rel, check->store, row, check->snapshot, &found, NULL))
+	/* for the walk along the chain; the snapshot keeps what is found */
+	epoch_enter();
+	visible = store_chain_fetch(check->rel, check->store, row, check->snapshot, &found, NULL);
+	epoch_exit();
+	if (!visible)
 		return false;
 	store_decode(check->store, &found, 0, natts, check->slot->tts_values,
 				 check->slot->tts_isnull);
