@@ -259,5 +259,61 @@ is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where i
 		IPC::Run::finish($session->{run});
 	}
 }
+# ---- the comparison of keys opens the relation of their row type, which another session has locked,
+# and then waits for the key: that is a deadlock like any other, and all can be cancelled ----
+{
+	$node->append_conf('postgresql.conf', "deadlock_timeout = '100ms'");
+	$node->reload;
+	$node->safe_psql(
+		'postgres', q{
+		CREATE TYPE pair AS (x int);
+		CREATE TABLE k (k pair PRIMARY KEY) USING sofort;
+		INSERT INTO k VALUES (ROW(2));
+		CREATE TABLE source (k pair);
+		INSERT INTO source VALUES (ROW(1))});
+	foreach my $end ('deadlock', 'cancelled', 'terminated', 'granted')
+	{
+		my $altering = session_on($node);
+		my $inserting = session_on($node);
+		my $third = session_on($node);
+		say_to($altering, 'BEGIN; ALTER TYPE pair RENAME ATTRIBUTE x TO y');
+		my $pid = say_to($inserting, 'SELECT pg_backend_pid()');
+		chomp $pid;
+		send_to($inserting, 'INSERT INTO k SELECT k FROM source');
+		ok($node->wait_until("SELECT count(*) = 1 FROM pg_locks WHERE relation = 'pair'::regclass AND NOT granted AND pid = $pid"), "$end: a comparison waits for the row type");
+		if ($end eq 'deadlock')
+		{
+			# one of the two is chosen, the other one goes on
+			send_to($altering, 'INSERT INTO k SELECT k FROM source');
+			my @failed = grep { /40P01: deadlock detected/ } (answer($altering), do { say_to($altering, 'ROLLBACK'); answer($inserting) });
+			is(scalar(@failed), 1, 'deadlock detected');
+		}
+		elsif ($end eq 'granted')
+		{
+			# nobody comes between check and insertion
+			send_to($third, 'INSERT INTO k SELECT k FROM source');
+			ok($node->wait_until("SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), 'another one with the same key waits');
+			say_to($altering, 'ROLLBACK');
+			my @answers = sort(answer($inserting), answer($third));
+			is($answers[0], '', 'one has the key');
+			like($answers[1], qr/^ERROR:  23505/, 'and one only');
+		}
+		else
+		{
+			my $function = $end eq 'cancelled' ? 'pg_cancel_backend' : 'pg_terminate_backend';
+			is($node->safe_psql('postgres', "SELECT $function($pid)"), 't', "$end while it waits");
+			like(answer($inserting), $end eq 'cancelled' ? qr/57014/ : qr/57P01/, "$end");
+			is(say_to($altering, 'INSERT INTO k SELECT k FROM source'), '', 'it holds nothing any more');
+			say_to($altering, 'ROLLBACK');
+		}
+		foreach my $session ($altering, $inserting, $third)
+		{
+			$session->{in} .= "\\q\n";
+			IPC::Run::finish($session->{run});
+		}
+		is($node->safe_psql('postgres', q{DELETE FROM k WHERE (k).x = 1; SELECT count(*) FROM pg_locks WHERE locktype = 'tuple'}), 0, 'no lock is left');
+	}
+	is($node->verify_problems, '', 'verify');
+}
 $node->stop;
 done_testing();

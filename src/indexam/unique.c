@@ -4,9 +4,10 @@
  *	  Uniqueness checks, with the rules of nbtree.
  *
  * Check and insertion are made one by a lock on the key's hash: equal keys have
- * equal bytes, so they meet at one lock.  It is an LWLock, held while rows are
- * looked up (which takes no heavyweight lock), never while a transaction is
- * waited for; after the wait everything is checked again.
+ * equal bytes, so they meet at one lock.  It is held while rows are looked up
+ * (which takes no heavyweight lock), never while a transaction is waited for;
+ * after the wait everything is checked again.  It is an LWLock, unless comparing
+ * keys may itself wait for heavyweight locks: then it is one, too.
  *
  * While the index is being rebuilt, the same is done with what is new in it.
  * Rows from before come afterwards, without the lock: none of them is inserted
@@ -19,6 +20,7 @@
 #include "access/genam.h"
 #include "access/tableam.h"
 #include "access/transam.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
@@ -40,6 +42,7 @@ typedef struct UniqueCheck
 	ItemPointer tid;
 	Relation	heap;
 	IndexUniqueCheck check;
+	bool		opaque;			/* comparing may take heavyweight locks */
 	bool		found;			/* our own entry, if EXISTING */
 	bool		maybe_taken;	/* PARTIAL */
 	bool		conflict;		/* to be reported without the lock */
@@ -226,7 +229,59 @@ forget_result(UniqueCheck *uc)
 	uc->token = 0;
 }
 
-/* Check, and insert if nothing is in the way; inside an epoch. */
+/* ---- the lock of a key that nothing but its operator class compares ---- */
+
+/*
+ * A comparison function that is none of keys.c may read catalogs, open relations (that
+ * of a row type, say), and run whatever a user has written.
+ */
+static bool
+has_opaque_column(const KeyFormat *format)
+{
+	int			i;
+
+	for (i = 0; i < format->nkeys; i++)
+		if (format->columns[i].kind == KEY_OPAQUE)
+			return true;
+	return false;
+}
+
+/* (0,1) and (0,2) of an index are other locks: rebuild.c, verify.c */
+static void
+opaque_key_tid(const UniqueCheck *uc, ItemPointer tid)
+{
+	ItemPointerSet(tid, hash_bytes(uc->entry, uc->keys->format.key_len), 3);
+}
+
+/*
+ * Outside of epochs.  Then the comparison is run once: what it loads when it is used
+ * first it waits for here, and not in an epoch, which others may wait for.
+ */
+static void
+lock_opaque_key(const UniqueCheck *uc)
+{
+	ItemPointerData tid;
+
+	opaque_key_tid(uc, &tid);
+	LockTuple(uc->keys->index, &tid, ExclusiveLock);
+	(void) keys_equal(uc->keys, uc->entry, uc->entry);
+}
+
+static void
+unlock_opaque_key(const UniqueCheck *uc)
+{
+	ItemPointerData tid;
+
+	opaque_key_tid(uc, &tid);
+	UnlockTuple(uc->keys->index, &tid, ExclusiveLock);
+}
+
+/* ---- check and insertion ---- */
+
+/*
+ * Check, and insert if nothing is in the way; inside an epoch.  Who has locked an
+ * opaque key gives it back here.
+ */
 static TreeResult
 check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 {
@@ -234,7 +289,8 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 											uc->keys->format.key_len);
 	TreeResult	result = TREE_DONE;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (!uc->opaque)
+		LWLockAcquire(lock, LW_EXCLUSIVE);
 	index_view(uc->keys, view); /* at least what the lock's last holder saw */
 	check_key(uc, view);
 	if (!TransactionIdIsValid(uc->wait_for) && !uc->conflict &&
@@ -243,7 +299,10 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 		result = index_insert_into(uc->keys, view->tree, uc->entry);
 		*inserted = result == TREE_DONE;
 	}
-	LWLockRelease(lock);
+	if (uc->opaque)
+		unlock_opaque_key(uc);
+	else
+		LWLockRelease(lock);
 	return result;
 }
 
@@ -258,6 +317,8 @@ check_and_insert(UniqueCheck *uc, bool *inserted)
 	TreeResult	result = TREE_DONE;
 
 	forget_result(uc);
+	if (uc->opaque && !*inserted)
+		lock_opaque_key(uc);	/* an error gives it back */
 	epoch_enter();
 	if (*inserted)
 	{
@@ -286,7 +347,7 @@ unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bo
 			  ItemPointer tid, Relation heap, IndexUniqueCheck check, bool *inserted)
 {
 	UniqueCheck uc = {.keys = keys, .entry = entry, .values = values, .isnull = isnull,
-	.tid = tid, .heap = heap, .check = check};
+	.tid = tid, .heap = heap, .check = check, .opaque = has_opaque_column(&keys->format)};
 
 	while (!check_and_insert(&uc, inserted))
 	{
