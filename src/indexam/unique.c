@@ -27,6 +27,7 @@
 #include "sofort/pmem/fault.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -42,7 +43,8 @@ typedef struct UniqueCheck
 	ItemPointer tid;
 	Relation	heap;
 	IndexUniqueCheck check;
-	bool		opaque;			/* comparing may take heavyweight locks */
+	bool		opaque;			/* comparing may read catalogs */
+	bool		may_wait;		/* ... and take other heavyweight locks */
 	bool		found;			/* our own entry, if EXISTING */
 	bool		maybe_taken;	/* PARTIAL */
 	bool		conflict;		/* to be reported without the lock */
@@ -229,21 +231,50 @@ forget_result(UniqueCheck *uc)
 	uc->token = 0;
 }
 
-/* ---- the lock of a key that nothing but its operator class compares ---- */
+/* ---- keys that nothing but their operator class compares ---- */
+
+/* These look at nothing but two values, and at the collation when it is used first. */
+static bool
+compares_values_alone(Oid proc)
+{
+	switch (proc)
+	{
+		case F_BTTEXTCMP:
+		case F_BPCHARCMP:
+		case F_BTNAMECMP:
+		case F_BTNAMETEXTCMP:
+		case F_BTTEXTNAMECMP:
+		case F_BITCMP:
+		case F_VARBITCMP:
+		case F_INTERVAL_CMP:
+		case F_JSONB_CMP:
+		case F_NETWORK_CMP:
+		case F_TIMETZ_CMP:
+		case F_TSVECTOR_CMP:
+			return true;
+		default:
+			return false;
+	}
+}
 
 /*
- * A comparison function that is none of keys.c may read catalogs, open relations (that
- * of a row type, say), and run whatever a user has written.
+ * Any other comparison function that is none of keys.c may open relations (that of a
+ * row type, say), and run whatever a user has written.
  */
-static bool
-has_opaque_column(const KeyFormat *format)
+static void
+look_at_comparisons(UniqueCheck *uc)
 {
+	const KeyFormat *format = &uc->keys->format;
 	int			i;
 
 	for (i = 0; i < format->nkeys; i++)
-		if (format->columns[i].kind == KEY_OPAQUE)
-			return true;
-	return false;
+	{
+		if (format->columns[i].kind != KEY_OPAQUE)
+			continue;
+		uc->opaque = true;
+		if (!compares_values_alone(format->columns[i].compare_proc))
+			uc->may_wait = true;
+	}
 }
 
 /* (0,1) and (0,2) of an index are other locks: rebuild.c, verify.c */
@@ -255,15 +286,19 @@ opaque_key_tid(const UniqueCheck *uc, ItemPointer tid)
 
 /*
  * Outside of epochs.  Then the comparison is run once: what it loads when it is used
- * first it waits for here, and not in an epoch, which others may wait for.
+ * first it waits for here, and not in an epoch, which others may wait for, nor under an
+ * LWLock.
  */
 static void
-lock_opaque_key(const UniqueCheck *uc)
+prepare_opaque_key(const UniqueCheck *uc)
 {
 	ItemPointerData tid;
 
-	opaque_key_tid(uc, &tid);
-	LockTuple(uc->keys->index, &tid, ExclusiveLock);
+	if (uc->may_wait)
+	{
+		opaque_key_tid(uc, &tid);
+		LockTuple(uc->keys->index, &tid, ExclusiveLock);
+	}
 	(void) keys_equal(uc->keys, uc->entry, uc->entry);
 }
 
@@ -289,7 +324,7 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 											uc->keys->format.key_len);
 	TreeResult	result = TREE_DONE;
 
-	if (!uc->opaque)
+	if (!uc->may_wait)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 	index_view(uc->keys, view); /* at least what the lock's last holder saw */
 	check_key(uc, view);
@@ -299,7 +334,7 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 		result = index_insert_into(uc->keys, view->tree, uc->entry);
 		*inserted = result == TREE_DONE;
 	}
-	if (uc->opaque)
+	if (uc->may_wait)
 		unlock_opaque_key(uc);
 	else
 		LWLockRelease(lock);
@@ -318,7 +353,7 @@ check_and_insert(UniqueCheck *uc, bool *inserted)
 
 	forget_result(uc);
 	if (uc->opaque && !*inserted)
-		lock_opaque_key(uc);	/* an error gives it back */
+		prepare_opaque_key(uc); /* an error gives its lock back */
 	epoch_enter();
 	if (*inserted)
 	{
@@ -347,8 +382,9 @@ unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bo
 			  ItemPointer tid, Relation heap, IndexUniqueCheck check, bool *inserted)
 {
 	UniqueCheck uc = {.keys = keys, .entry = entry, .values = values, .isnull = isnull,
-	.tid = tid, .heap = heap, .check = check, .opaque = has_opaque_column(&keys->format)};
+	.tid = tid, .heap = heap, .check = check};
 
+	look_at_comparisons(&uc);
 	while (!check_and_insert(&uc, inserted))
 	{
 		CHECK_FOR_INTERRUPTS();
