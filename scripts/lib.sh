@@ -79,14 +79,14 @@ install_packages()
 	[ ! -e "$conf" ] || { trap - EXIT; $sudo rm -f "$conf"; }
 }
 
-# Process ids whose working directory lies below $W: a server's processes all
-# stay in its data directory, so these are ours and nobody else's.
+# Process ids whose working directory lies below $W, or beside the pools: a server's
+# processes all stay in its data directory, so these are ours and nobody else's.
 workspace_pids()
 {
 	local d
 	for d in /proc/[0-9]*; do
 		case "$(readlink "$d/cwd" 2>/dev/null)" in
-			"$W" | "$W"/*) [ "${d#/proc/}" = $$ ] || printf '%s\n' "${d#/proc/}" ;;
+			"$W" | "$W"/* | "${SOFORT_POOL_DIR:-$W}"/*) [ "${d#/proc/}" = $$ ] || printf '%s\n' "${d#/proc/}" ;;
 		esac
 	done
 }
@@ -108,7 +108,7 @@ remove_segments()
 		case "$f" in /dev/shm/PostgreSQL.*) rm -f "$f" ;; esac
 	done < <(sort -u "$W/segments" 2>/dev/null)
 	# Line 7 of postmaster.pid: System V key and id.
-	find "$W" -name postmaster.pid -type f 2>/dev/null | while read -r pidfile; do
+	find "$W" ${SOFORT_POOL_DIR:+"$SOFORT_POOL_DIR"} -name postmaster.pid -type f 2>/dev/null | while read -r pidfile; do
 		id=$(sed -n 7p "$pidfile" | awk '{ print $2 }')
 		[ -n "$id" ] && ipcrm -m "$id" 2>/dev/null
 	done
@@ -130,7 +130,7 @@ clean_workspace()
 			[ "$(cat "/proc/$i/comm" 2>/dev/null)" = postgres ] || kill -KILL "$i" 2>/dev/null
 		done
 		# Only live postmasters of ours: a stale pid may be somebody else's by now.
-		kill -QUIT $(comm -12 <(sort <<<"$pids") <(find "$W" -name postmaster.pid -type f \
+		kill -QUIT $(comm -12 <(sort <<<"$pids") <(find "$W" ${SOFORT_POOL_DIR:+"$SOFORT_POOL_DIR"} -name postmaster.pid -type f \
 			-exec head -n 1 {} \; 2>/dev/null | sort)) 2>/dev/null
 		for i in $(seq 50); do
 			pids=$(workspace_pids)

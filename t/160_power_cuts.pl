@@ -58,6 +58,7 @@ sub cut
 	my ($images, $bad, $text) = $run->enumerate(rotate => 1, offset => $seed % 1000, seed => $seed, %option);
 	$total += $images;
 	is($bad, 0, "$run->{name}: $images images of $run->{drains} drains") or diag(substr($text, 0, 10_000));
+	cmp_ok($images, '>', 0, "$run->{name}: there is something to look at");
 	return $images;
 }
 

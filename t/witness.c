@@ -82,7 +82,7 @@ fail(const char *fmt,...)
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "\n");
-	exit(2);
+	exit(violations > 0 ? 1 : 2);
 }
 
 static void
@@ -680,7 +680,8 @@ cmd_run(const char *conninfo, const char *dir, int writers, double seconds)
 	{
 		int			code = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 
-		if (code > worst)
+		/* what was seen counts more than who could not go on looking */
+		if (worst == 0 || code == 1)
 			worst = code;
 	}
 	return worst;

@@ -323,6 +323,16 @@ shadow_slow_drains(void)
 
 /* ---- what persist.h calls ---- */
 
+/* After the lines: a stamp among them follows a flushed commit record. */
+static void
+note_wal(ShadowRecord *r)
+{
+	if (!IsUnderPostmaster || !ShmemAddrIsValid(pm_shared) || RecoveryInProgress())
+		return;
+	r->wal_flushed = GetFlushRecPtr(NULL);
+	r->wal_written = GetXLogWriteRecPtr();
+}
+
 static void
 record_flush(uint64 offset, Size len, ShadowCall *site)
 {
@@ -333,6 +343,7 @@ record_flush(uint64 offset, Size len, ShadowCall *site)
 	r = begin_record(SHADOW_FLUSH, site);
 	for (; at < offset + len; at += PM_LINE)
 		add_line(r, at, live + at);
+	note_wal(r);
 	end_record(r, r->n * sizeof(ShadowLine));
 	undrained = true;
 	unlock_log();
@@ -364,13 +375,7 @@ record_drain(ShadowCall *site)
 	freeze_if_asked();
 	r = begin_record(SHADOW_DRAIN, site);
 	compare_all(r);
-
-	/* after what was compared: a stamp that it has follows a flushed commit record */
-	if (IsUnderPostmaster && ShmemAddrIsValid(pm_shared) && !RecoveryInProgress())
-	{
-		r->wal_flushed = GetFlushRecPtr(NULL);
-		r->wal_written = GetXLogWriteRecPtr();
-	}
+	note_wal(r);
 	end_record(r, r->n * sizeof(ShadowLine));
 	header->drains++;
 	undrained = false;

@@ -611,6 +611,7 @@ enumerate_main(int argc, char **argv)
 	double		start = now();
 
 	begin(argc, argv);
+	image_cut_early(seed);
 	for (survival = 0; survival < SURVIVALS; survival++)
 	{
 		if (only_survival < 0 || only_survival == survival)
@@ -712,6 +713,43 @@ choose_points(Point *points, unsigned n)
 }
 
 static bool
+go_to(Cut *cut, uint64_t drain, Survival survival)
+{
+	image_restart();
+	while (image_next_drain(cut, survival != SURVIVES_NONE))
+	{
+		if (cut->drain == drain)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is it the call that is missing, and not the machine that is slow, or a fault?  The same
+ * image with the call must be good.
+ */
+static bool
+is_good_with_call(const char *call, uint64_t drain, Survival survival, uint64_t image_seed)
+{
+	Cut			cut;
+	bool		good;
+
+	image_leave_out(NULL);
+	good = go_to(&cut, drain, survival) && check_image(&cut, survival, image_seed, true);
+	if (!good)
+		report(&cut, survival, "bad, also with the call");
+	image_leave_out(call);
+	return good;
+}
+
+typedef enum Finding
+{
+	FOUND_NOTHING,
+	FOUND_LOSS,					/* the image is bad, and good with the call */
+	FOUND_FAULT					/* it is bad either way */
+} Finding;
+
+static Finding
 try_points(const char *call, Survival survival, const Point *points, unsigned n)
 {
 	unsigned	i = 0;
@@ -726,16 +764,19 @@ try_points(const char *call, Survival survival, const Point *points, unsigned n)
 			continue;
 		for (t = 0; t < throws; t++)
 		{
-			if (!check_image(&cut, survival, seed * 7919 + cut.drain + t * 1000003, true))
+			uint64_t	image_seed = seed * 7919 + cut.drain + t * 1000003;
+
+			if (!check_image(&cut, survival, image_seed, true))
 			{
 				report(&cut, survival, call);
-				return true;
+				return is_good_with_call(call, cut.drain, survival, image_seed) ?
+					FOUND_LOSS : FOUND_FAULT;
 			}
 		}
 		while (i < n && points[i].drain <= cut.drain)
 			i++;
 	}
-	return false;
+	return FOUND_NOTHING;
 }
 
 /* Does the suite notice when this call is missing? */
@@ -756,8 +797,15 @@ try_call(const char *call)
 
 		any |= n > 0;
 		n = choose_points(points, n);
-		if (n > 0 && try_points(call, order[i], points, n))
-			return "caught";
+		switch (n > 0 ? try_points(call, order[i], points, n) : FOUND_NOTHING)
+		{
+			case FOUND_LOSS:
+				return "caught";
+			case FOUND_FAULT:
+				return "bad, also with the call";
+			case FOUND_NOTHING:
+				break;
+		}
 	}
 	return any ? "missed" : "without effect";
 }
@@ -851,18 +899,6 @@ use_recovered(const char **state)
 	return ask("SELECT chk.write(8)", "") && ask("SELECT chk.problems()", "") && vacuum_all() &&
 		contents_unchanged(state) && ask("SELECT chk.problems()", "") &&
 		!server_log_has("points to no allocation");
-}
-
-static bool
-go_to(Cut *cut, uint64_t drain, Survival survival)
-{
-	image_restart();
-	while (image_next_drain(cut, survival != SURVIVES_NONE))
-	{
-		if (cut->drain == drain)
-			return true;
-	}
-	return false;
 }
 
 /* A data directory and a pool for the cut */

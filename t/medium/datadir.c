@@ -186,6 +186,7 @@ datadir_prepare(const char *base_dir, const char *work_dir)
 {
 	snprintf(base, sizeof(base), "%s", base_dir);
 	snprintf(work, sizeof(work), "%s", work_dir);
+	memset(&original, 0, sizeof(original));
 	read_tree(base, &original);
 	datadir_restore();
 }

@@ -52,6 +52,8 @@ static uint32_t nprocesses;
 static uint64_t position;
 static uint64_t drains;
 static Cut	now_at;
+static bool early_cuts = false;
+static uint64_t early_seed;
 
 static char **site_names;
 
@@ -555,55 +557,111 @@ log_site_name(uint32_t site)
 }
 
 /*
+ * Half of the cuts before a drain come earlier: right after the last flush before it.  Else
+ * the WAL would always be as far as it was at the drain, which what was flushed before may
+ * have to wait for.
+ */
+void
+image_cut_early(uint64_t seed)
+{
+	early_cuts = true;
+	early_seed = seed;
+}
+
+/* Is that so for the drain at this place?  The flush, or 0. */
+static uint64_t
+early_flush(uint64_t drain_at)
+{
+	uint64_t	dice = (early_seed * 1000003 + drains) * 2 + 1;
+	uint64_t	flush = 0;
+	uint64_t	at;
+
+	if (!early_cuts || (random_next(&dice) & 0x100) == 0)
+		return 0;
+	for (at = position; at < drain_at; at = record_end(at))
+	{
+		if (record_at(at)->kind == SHADOW_FLUSH && record_at(at)->wal_flushed != 0)
+			flush = at;
+	}
+	return flush;
+}
+
+static void
+note_wal(const ShadowRecord *r)
+{
+	if (r->wal_flushed == 0)
+		return;
+	now_at.wal_flushed = r->wal_flushed;
+	now_at.wal_written = r->wal_written;
+}
+
+static uint64_t
+find_drain(void)
+{
+	uint64_t	at = position;
+
+	while (at < header->tail && record_at(at)->kind != SHADOW_DRAIN)
+		at = record_end(at);
+	return at;
+}
+
+static void
+replay_until(uint64_t end)
+{
+	for (; position < end; position = record_end(position))
+		replay(position);
+}
+
+/*
  * Go on to the next drain: to the moment before it takes effect, when all that
- * was stored until then may have arrived, or to that after it.
+ * was stored until then may have arrived (or somewhat earlier, see image_cut_early()),
+ * or to that after it.
  */
 bool
 image_next_drain(Cut *cut, bool before)
 {
-	static uint64_t held = 0;	/* a drain of which the first half is done */
+	static uint64_t held = 0;	/* a drain that was cut before */
+	uint64_t	drain;
+	uint64_t	flush;
 
 	if (position == SHADOW_RECORDS)
 		held = 0;
 	if (held != 0)
+		replay_until(record_end(held));
+	held = 0;
+	drain = find_drain();
+	if (drain >= header->tail)
 	{
-		replay(held);
-		position = record_end(held);
-		held = 0;
+		replay_until(drain);
+		return false;
 	}
-	while (position < header->tail)
+	drains++;
+	now_at.drain = drains;
+	if (!before)
 	{
-		const ShadowRecord *r = record_at(position);
-
-		if (r->kind != SHADOW_DRAIN)
-		{
-			replay(position);
-			position = record_end(position);
-			continue;
-		}
-		drains++;
-		now_at.drain = drains;
-		now_at.position = before ? position : record_end(position);
-		if (r->wal_flushed != 0)
-		{
-			now_at.wal_flushed = r->wal_flushed;
-			now_at.wal_written = r->wal_written;
-		}
-		if (before)
-		{
-			(void) process_of(r);
-			apply_stored(position);
-			held = position;
-		}
-		else
-		{
-			replay(position);
-			position = record_end(position);
-		}
-		*cut = now_at;
-		return true;
+		replay_until(record_end(drain));
+		note_wal(record_at(drain));
+		now_at.position = position;
 	}
-	return false;
+	else if ((flush = early_flush(drain)) != 0)
+	{
+		/* whoever was answered after the flush was recorded is not counted */
+		replay_until(record_end(flush));
+		note_wal(record_at(flush));
+		now_at.position = flush;
+		held = drain;
+	}
+	else
+	{
+		replay_until(drain);
+		(void) process_of(record_at(drain));
+		apply_stored(drain);
+		note_wal(record_at(drain));
+		now_at.position = drain;
+		held = drain;
+	}
+	*cut = now_at;
+	return true;
 }
 
 /*

@@ -46,6 +46,7 @@ extern uint64_t log_last_drain(void);
 extern void image_load(const char *pool);
 extern void image_restart(void);
 extern bool image_next_drain(Cut *cut, bool before);
+extern void image_cut_early(uint64_t seed);
 extern unsigned image_differing(void);
 extern uint64_t image_lost_lines(uint64_t *age);
 extern void image_flushes_open(bool *open);
