@@ -85,6 +85,14 @@ $node->restart;
 my ($rc, $totals, $text) = $node->witness_verify($writers);
 is($rc, 0, 'all there after an orderly restart') or diag($text);
 is($totals->{in_flight}, 0, 'nothing was in flight');
+
+# What the witness saw is told, whatever stops its processes: money that nobody has paid,
+# and then a table that is gone.
+$node->safe_psql('postgres', 'UPDATE w_account SET balance = balance + 1 WHERE a = 0');
+my $witness = $node->witness_start($writers, 60);
+usleep(1_000_000);
+$node->safe_psql('postgres', 'ALTER TABLE w_log RENAME TO w_log_away');
+is(SofortNode::witness_finish($witness), 1, 'a broken promise is told also by a witness that cannot go on');
 $node->stop;
 
 done_testing();

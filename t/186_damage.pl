@@ -103,6 +103,12 @@ foreach my $t (@tables)
 	}
 }
 my $pool_places = places('NULL');
+
+# Each table has places of each class; one that is gone would not be missed below.
+my @table_classes = ('block', 'code', 'column', 'dictionary', 'dictionary index', 'dictionary value', 'index header',
+	'index node', 'index tuple', 'link', 'long value', 'row', 'shape', 'stamp', 'store header');
+is(join(', ', sort keys %{ $places{$_} }), join(', ', @table_classes), "$_ has places of all classes") foreach @tables;
+is(join(', ', sort keys %$pool_places), 'extent, segment words, slab, stores, superblock', 'so has the pool');
 note(join(', ', map { "$_ $places{t1}{$_}{bytes}" } sort keys %{ $places{t1} }));
 note(join(', ', map { "$_ $pool_places->{$_}{bytes}" } sort keys %$pool_places));
 $node->stop;

@@ -22,8 +22,8 @@
  * file tells exactly what must be there, what must not, and that at most the
  * last one of each writer may be either. It outlives server and witness.
  *
- * Exit code: 0 fine, 1 the server broke a promise, 2 the witness could not
- * work.
+ * Exit code: 0 fine, 1 the server broke a promise (whatever else happened), 2 the
+ * witness could not work.
  *
  *-------------------------------------------------------------------------
  */
@@ -658,7 +658,8 @@ static int
 cmd_run(const char *conninfo, const char *dir, int writers, double seconds)
 {
 	int64_t		until = now_us() + (int64_t) (seconds * 1e6);
-	int			worst = 0;
+	bool		broken = false;
+	bool		stuck = false;
 	int			status;
 
 	fflush(stdout);
@@ -680,11 +681,11 @@ cmd_run(const char *conninfo, const char *dir, int writers, double seconds)
 	{
 		int			code = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 
-		/* what was seen counts more than who could not go on looking */
-		if (worst == 0 || code == 1)
-			worst = code;
+		broken |= code == 1;
+		stuck |= code != 0;
 	}
-	return worst;
+	/* what one has seen counts, whatever has stopped the others */
+	return broken ? 1 : stuck ? 2 : 0;
 }
 
 /* ---- verify ---- */
