@@ -10,11 +10,11 @@
 #include "access/genam.h"
 #include "access/itup.h"
 #include "nodes/execnodes.h"
-#include "storage/ipc.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/txn/txn.h"
+#include "storage/ipc.h"
 
 #include "am_internal.h"
 #include "partial.h"
