@@ -35,20 +35,10 @@ batch_entry(ScanState *so, int item)
 	return entries + (Size) item * so->stride;
 }
 
-/* Replace the entry's pointer into the arena by one to a copy. */
 static void
 copy_tuple(ScanState *so, uint8 *entry)
 {
-	TreeTuple  *tuple = tree_entry_tuple(so->keys.tree, entry);
-	TreeTuple  *copy;
-	Size		size;
-
-	if (tuple == NULL)
-		return;
-	size = offsetof(TreeTuple, tuple) + tuple->size;
-	copy = MemoryContextAlloc(so->batch.context, size);
-	memcpy(copy, tuple, size);
-	memcpy(entry + so->keys.tree->cmp_len, &copy, sizeof(copy));
+	tree_copy_tuple(so->keys.tree, entry, so->batch.context);
 }
 
 /* Inside the epoch in which the leaf was read */

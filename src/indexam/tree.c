@@ -129,6 +129,22 @@ tree_create(int key_len, bool has_tuples)
 /* ---- tuples ---- */
 
 TreeTuple *
+tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context)
+{
+	TreeTuple  *tuple = tree_entry_tuple(tree, entry);
+	TreeTuple  *copy;
+	Size		size;
+
+	if (tuple == NULL)
+		return NULL;
+	size = offsetof(TreeTuple, tuple) + tuple->size;
+	copy = MemoryContextAlloc(context, size);
+	memcpy(copy, tuple, size);
+	memcpy(entry + tree->cmp_len, &copy, sizeof(copy));
+	return copy;
+}
+
+TreeTuple *
 tree_tuple_make(IndexTuple itup)
 {
 	Size		size = IndexTupleSize(itup);

@@ -36,19 +36,10 @@ static void
 keep_fence(VacuumState *state)
 {
 	Tree	   *tree = state->keys.tree;
-	TreeTuple  *tuple = tree_entry_tuple(tree, state->leaf.high);
 
 	if (state->fence_tuple != NULL)
 		pfree(state->fence_tuple);
-	state->fence_tuple = NULL;
-	if (tuple != NULL)
-	{
-		Size		size = offsetof(TreeTuple, tuple) + tuple->size;
-
-		state->fence_tuple = palloc(size);
-		memcpy(state->fence_tuple, tuple, size);
-		memcpy(state->leaf.high + tree->cmp_len, &state->fence_tuple, sizeof(TreeTuple *));
-	}
+	state->fence_tuple = tree_copy_tuple(tree, state->leaf.high, CurrentMemoryContext);
 	keys_place(&state->fence, &state->keys, state->leaf.high, 0);
 }
 

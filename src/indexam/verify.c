@@ -105,39 +105,25 @@ verify_entry(VerifyState *state, const uint8 *entry)
 		state->entry(state->arg, values, isnull, &tid);
 }
 
-/* The entry outlives the epoch. */
-static void
-copy_tuple(VerifyState *state, uint8 *entry)
-{
-	TreeTuple  *tuple = tree_entry_tuple(state->keys.tree, entry);
-	TreeTuple  *copy;
-	Size		size;
-
-	if (tuple == NULL)
-		return;
-	size = offsetof(TreeTuple, tuple) + tuple->size;
-	copy = MemoryContextAlloc(state->leaf_context[state->turn], size);
-	memcpy(copy, tuple, size);
-	memcpy(entry + state->keys.tree->cmp_len, &copy, sizeof(copy));
-}
-
 /* The leaf at the fence (NULL: the first one), with copies of its tuples */
 static void
 read_leaf(VerifyState *state, const EntryPlace *fence)
 {
 	Tree	   *tree = state->keys.tree;
 	TreeLeaf   *leaf = &state->leaf;
+	MemoryContext context;
 	int			i;
 
 	state->turn = !state->turn;
-	MemoryContextReset(state->leaf_context[state->turn]);
+	context = state->leaf_context[state->turn];
+	MemoryContextReset(context);
 	epoch_enter();
 	tree_read_leaf(tree, fence ? &fence->probe : NULL, false, NULL, NULL, &state->keys.order,
 				   leaf);
 	for (i = 0; i < leaf->n; i++)
-		copy_tuple(state, leaf->entries + i * tree->stride);
+		tree_copy_tuple(tree, leaf->entries + i * tree->stride, context);
 	if (leaf->has_high)
-		copy_tuple(state, leaf->high);
+		tree_copy_tuple(tree, leaf->high, context);
 	epoch_exit();
 }
 
