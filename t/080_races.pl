@@ -74,11 +74,12 @@ is( $node->safe_psql(
 	'the index leads to the right rows');
 is($node->verify_problems, '', 'verify');
 
-# ---- VACUUM has found the root of a dead version, or of an aborted one, when both are freed
-# and used again.  The dead one lies before its root, so that VACUUM comes to it first. ----
+# ---- VACUUM has found the root of a dead version when both are freed and used again.  It lies
+# before its root, so that VACUUM comes to it first; linked, or taken out of its chain and not
+# freed, because the server was killed in between. ----
 sub freed_and_used
 {
-	my ($point, @before) = @_;
+	my ($point, $killed) = @_;
 	$node->safe_psql(
 		'postgres', q{
 		DROP TABLE IF EXISTS o;
@@ -87,7 +88,12 @@ sub freed_and_used
 		DELETE FROM o WHERE id <= 3});
 	transactions(("SELECT pg_current_xact_id()") x 3, 'VACUUM o', ("SELECT pg_current_xact_id()") x 3);
 	# the horizon is looked at anew every 32nd time that no row id is free
-	transactions(("UPDATE o SET n = n + 1 WHERE id = 8") x 40, @before);
+	transactions(("UPDATE o SET n = n + 1 WHERE id = 8") x 40);
+	if ($killed)
+	{
+		ok($node->crash_at($killed, 'VACUUM o'), "VACUUM is killed at $killed");
+		$node->start;
+	}
 	$node->arm($point, 'wait');
 	my $session = background('VACUUM o');
 	ok($node->wait_at($point), "VACUUM waits at $point");
@@ -100,7 +106,7 @@ sub freed_and_used
 	return;
 }
 freed_and_used('store-prune-walk');
-freed_and_used('store-orphan-walk', 'BEGIN; UPDATE o SET n = -1 WHERE id = 8; ROLLBACK');
+freed_and_used('store-orphan-walk', 'store-prune-unlinked');
 
 # ---- a rollback is on its way to the root of its version when what lies there is freed and used again:
 # its transaction has ended for all others, who wait for nobody's snapshot ----

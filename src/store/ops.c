@@ -115,6 +115,8 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 			{
 				if (begin && old == WORD_EMPTY)
 					chain_unlink_empty(header, &ref);
+				else if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
+					chain_unlink(header, &ref);	/* see README.md, "Killed in the undo" */
 				pm_flush(ref.words, sizeof(RowWords));
 			}
 			continue;

@@ -42,22 +42,20 @@ is_orphan(StoreDesc *store, const RowRef *ref, bool free)
 }
 
 /*
- * A heap-only version that was dead or aborted: free it if nothing links to it.
- * VACUUM's own transaction keeps no row from being freed and filled again, so
- * what looks like an orphan is looked at anew while it does.
+ * A heap-only version that was dead: free it if nothing links to it.  VACUUM's own
+ * transaction keeps no row from being freed and filled again, so what looks like an
+ * orphan is looked at anew while it does.
  */
 static bool
 free_if_orphan(StoreDesc *store, const RowRef *ref, uint64 horizon)
 {
-	TxnVersionState state;
 	TxnHold		hold;
 	bool		freed;
 
 	if (!is_orphan(store, ref, false))
 		return false;
 	hold = txn_hold_horizon();
-	state = txn_version_state(ref->words, horizon, NULL);
-	freed = (state == VERSION_DEAD || state == VERSION_ABORTED) &&
+	freed = txn_version_state(ref->words, horizon, NULL) == VERSION_DEAD &&
 		(word_read(&ref->words->begin) & BEGIN_HEAP_ONLY) != 0 &&
 		is_orphan(store, ref, true);
 	txn_release_horizon(hold);
@@ -90,21 +88,44 @@ store_root_is_needed(StoreDesc *store, const RowRef *root, uint64 horizon)
 		!chain_is_dead(store, root, horizon);
 }
 
+/*
+ * Is a version between the newest and the root dead?  Without the lock: beside an old
+ * snapshot there may be millions that are not.  Rows on the way may be freed and
+ * filled again; then the answer is one of another chain, and this one waits.
+ */
+static bool
+chain_has_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
+{
+	RowRef		at;
+	int			n = 0;
+
+	if (!store_chain_newest(store, root, &at) || at.row == root->row)
+		return false;
+	while (store_chain_older(store, &at, &at) && at.row != root->row)
+	{
+		if (version_is_dead(at.words, horizon))
+			return true;
+		if (++n % PRUNE_MAX == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	return false;
+}
+
 /* Free what is dead between a chain's newest version and its root. */
 static int
 prune_chain(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
 	int			total = 0;
-	int			freed;
+	int			freed = 1;
 
-	do
+	while (freed > 0 && chain_has_dead(store, root, horizon))
 	{
 		CHECK_FOR_INTERRUPTS();
 		LWLockAcquire(chain_lock(store->id, root->row), LW_EXCLUSIVE);
 		freed = chain_remove_dead(store, root, horizon);
 		LWLockRelease(chain_lock(store->id, root->row));
 		total += freed;
-	} while (freed > 0);
+	}
 	return total;
 }
 
@@ -183,11 +204,15 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 								!is_needed);
 		if (is_root)
 			continue;
-		if (state == VERSION_DEAD)
+		if (state == VERSION_ABORTED)
+			/* out of its chain, durably, before it became so; VACUUM alone frees it */
+			result->nfreed += version_free(store, &ref);
+		else if (state == VERSION_DEAD)
+		{
 			result->nfreed += prune_chain_of(store, &ref, horizon);
-		if ((state == VERSION_DEAD || state == VERSION_ABORTED) &&
-			word_read(&ref.words->begin) == begin && free_if_orphan(store, &ref, horizon))
-			result->nfreed++;
+			if (word_read(&ref.words->begin) == begin && free_if_orphan(store, &ref, horizon))
+				result->nfreed++;
+		}
 	}
 	stats_end_of_xact();
 }

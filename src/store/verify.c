@@ -316,6 +316,8 @@ chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
 			return "chain leads to an empty row";
 		if ((begin & BEGIN_HEAP_ONLY) == 0)
 			return "chain leads to another row";
+		if (WORD_TAG(begin) == WORD_TAG_ABORTED)
+			return "chain leads to a version that was undone";
 		found |= at.row == row;
 		link = link_read(at.block, at.index);
 	}
