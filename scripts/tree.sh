@@ -63,8 +63,7 @@ in_tree()
 			exec chroot "$TREE" "$@"' in_tree "$@"
 }
 
-# Commands that turn a fresh minbase into a tree; run inside, N in $1. The
-# regression tests of the very version of the server go to /usr/src.
+# Commands that turn a fresh minbase into a tree; run inside, N in $1.
 tree_packages()
 {
 	cat <<'END'
@@ -74,15 +73,32 @@ apt-get -o Acquire::Check-Valid-Until=false update -q
 mkdir -p /etc/postgresql-common/createcluster.d
 echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/sofort.conf
 apt-get install -q -y --no-install-recommends $PACKAGES bzip2 xz-utils
-version=$(dpkg-query -W -f '${Version}' "postgresql-$1")
-cd /usr/src
-apt-get source -q --download-only "postgresql-$1=$version"
-mkdir "postgresql-$1"
-tar -C "postgresql-$1" --strip-components=1 --wildcards -xf "postgresql-$1"_*.orig.tar.* \
-	'*/src/test/regress' '*/src/test/isolation' '*/contrib/spi'
-rm -f postgresql-"$1"_*
 apt-get clean
 END
+}
+
+# The regression tests of the very version of the server, to /usr/src
+tree_sources()
+{
+	cat <<'END'
+set -eu
+version=$(dpkg-query -W -f '${Version}' "postgresql-$1")
+cd /usr/src
+rm -rf postgresql-"$1"* new
+apt-get source -q --download-only "postgresql-$1=$version"
+mkdir new
+tar -C new --strip-components=1 --wildcards -xf "postgresql-$1"_*.orig.tar.* \
+	'*/src/test/regress' '*/src/test/isolation' '*/contrib/spi'
+rm -f postgresql-"$1"_*
+mv new "postgresql-$1"
+END
+}
+
+# prepare_in_tree DIRECTORY COMMANDS N
+prepare_in_tree()
+{
+	in_tree "$1" env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive \
+		PACKAGES="$PACKAGES" bash -c "$2" tree "$3"
 }
 
 make_tree()
@@ -103,12 +119,19 @@ make_tree()
 		debootstrap --variant=minbase "$suite" "$new" "$mirror" /usr/share/debootstrap/scripts/sid &&
 			printf 'deb %s %s main\ndeb-src %s %s main\n' "$mirror" "$suite" "$mirror" "$suite" \
 				>"$new/etc/apt/sources.list" &&
-			in_tree "$new" env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive \
-				PACKAGES="$PACKAGES" bash -c "$(tree_packages)" tree "$version"
+			prepare_in_tree "$new" "$(tree_packages)" "$version"
 	} >"$log" 2>&1 || { tail -n 20 "$log" >&2; rm -rf "$new"; return 1; }
 	echo "$TREE_RECIPE" >"$new/etc/sofort-tree"
 	rm -rf "$tree"
 	mv "$new" "$tree"
+}
+
+# A mirror may lack sources of what it has built, for some days: then all but
+# PostgreSQL's own tests can be run.
+add_sources()
+{
+	[ -d "$2/usr/src/postgresql-$1" ] ||
+		prepare_in_tree "$2" "$(tree_sources)" "$1" >"$SOFORT_TREES/tree-$1-sources.log" 2>&1 || true
 }
 
 # run_in_tree N LOGS COMMAND ...: run a script of this source directory in the
@@ -121,7 +144,8 @@ run_in_tree()
 	mkdir -p "$SOFORT_TREES" || return 2
 	(
 		flock 9
-		[ "$(cat "$tree/etc/sofort-tree" 2>/dev/null)" = "$TREE_RECIPE" ] || make_tree "$version" "$tree"
+		[ "$(cat "$tree/etc/sofort-tree" 2>/dev/null)" = "$TREE_RECIPE" ] || make_tree "$version" "$tree" || exit 1
+		add_sources "$version" "$tree"
 	) 9>"$SOFORT_TREES/tree-$version.lock" || { tree_failed=1; return $TREE_IMPOSSIBLE; }
 	TREE_SRC=$TOP
 	TREE_TMP=$(mktemp -d "${TMPDIR:-/var/tmp}/sofort-tree.XXXXXX") || return 2
