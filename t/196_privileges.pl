@@ -1,7 +1,7 @@
 # What a user without rights could do to others: a table that changes between the
 # moment at which salvage() learns its row type, or whose it is, and the moment at
 # which it reads it; a schema prepared for the extension; a search path for the
-# functions of an index that somebody else verifies.
+# functions of an index that somebody else verifies; values whose hashes collide.
 use strict;
 use warnings;
 
@@ -171,6 +171,92 @@ is(exchange($raw, extended($_) . $sync), /CALL/ ? 'CALL' : 'DO', $_)
   foreach ('DO $$ BEGIN ROLLBACK; END $$', 'DO $$ BEGIN ROLLBACK; PERFORM 1; INSERT INTO work.rolled VALUES (1); END $$', 'CALL rolls_back()');
 is(sql('SELECT count(*) FROM work.rolled'), 1, 'what came after the rollback is there');
 close $raw;
+
+# ---- values whose hashes collide: who looks for one holds a lock of the whole server ----
+sql(q{
+	CREATE SCHEMA flood;
+	CREATE FUNCTION flood.times(bigint, numeric) RETURNS bigint IMMUTABLE LANGUAGE sql AS $$
+		SELECT CASE WHEN p >= 9223372036854775808 THEN p - 18446744073709551616 ELSE p END::bigint
+		FROM (SELECT (CASE WHEN $1 < 0 THEN $1 + 18446744073709551616 ELSE $1 END * $2) % 18446744073709551616 AS p) x $$;
+	CREATE FUNCTION flood.shifted(bigint) RETURNS bigint IMMUTABLE LANGUAGE sql AS $$ SELECT $1 # (($1 >> 33) & 2147483647) $$;
+	-- the bigint that has this hash
+	CREATE FUNCTION flood.unhash(bigint) RETURNS bigint IMMUTABLE LANGUAGE sql AS $$
+		SELECT flood.shifted(flood.times(flood.shifted(flood.times(flood.shifted($1), 11291846944257947611)), 5725274745694666757)) $$;
+	-- all of them belong into slot 0, and half of these into slot 0 of a smaller table
+	CREATE TABLE flood.one AS SELECT flood.unhash(k << 32) AS v FROM generate_series(1, 3000::bigint) k;
+	CREATE TABLE flood.two AS SELECT flood.unhash((k << 32) | (k % 2 << 15)) AS v FROM generate_series(1, 1400::bigint) k});
+
+sub flooded_encoding
+{
+	return sql("SELECT encoding FROM sofort.columns WHERE relation = '$_[0]'::regclass AND attnum = 1");
+}
+
+# Every row is found by its value, also one whose value is in the dictionary and not in its hash table.
+sub is_like_heap
+{
+	my ($t, $values, $what) = @_;
+	my $found = 'count(*), sum(id), sum(v::numeric)';
+
+	foreach my $query ("FROM TABLE", "FROM TABLE WHERE v IN (SELECT v FROM $values)", "FROM TABLE JOIN $values USING (v)",
+		"FROM (SELECT x.* FROM (SELECT v FROM $values ORDER BY v LIMIT 20) c, LATERAL (SELECT * FROM TABLE t WHERE t.v = c.v OFFSET 0) x) y", 'FROM TABLE WHERE v = 1')
+	{
+		my ($sofort, $heap) = map { (my $q = $query) =~ s/TABLE/$_/; sql("SELECT $found $q") } "flood.$t", "flood.${t}_heap";
+		is($sofort, $heap, "$what: $query");
+	}
+	is(sql("SELECT * FROM sofort.verify('flood.$t')"), '', "$what: verify()");
+	return;
+}
+
+my @placements = qw(dram pmem hybrid);
+foreach my $placement (@placements)
+{
+	my $t = "one_$placement";
+	sql(qq{CREATE TABLE flood.$t (v bigint, id int) USING sofort; CREATE TABLE flood.${t}_heap (v bigint, id int) USING heap;
+		SET sofort.dictionary_placement = $placement;
+		INSERT INTO flood.$t SELECT i % 8, i FROM generate_series(1, 2000) i;
+		INSERT INTO flood.$t SELECT 1, i FROM generate_series(2001, 40000) i});
+	is(flooded_encoding("flood.$t"), 'dictionary', "$placement: a dictionary");
+	sql("INSERT INTO flood.$t SELECT v, -1 FROM flood.one; UPDATE flood.$t SET v = (SELECT max(v) FROM flood.one) WHERE id BETWEEN 5 AND 20;
+		INSERT INTO flood.${t}_heap SELECT * FROM flood.$t");
+	is(flooded_encoding("flood.$t"), 'plain', "$placement: the column leaves it before it is full of them");
+	is_like_heap($t, 'flood.one', $placement);
+
+	# where there are enough other values their table has a place for each; one that is made anew is half as large
+	$t = "two_$placement";
+	my $before = $placement eq 'pmem' ? 'hybrid' : 'pmem';
+	sql(qq{CREATE TABLE flood.$t (v bigint, id int) USING sofort; CREATE TABLE flood.${t}_heap (v bigint, id int) USING heap;
+		SET sofort.dictionary_placement = pmem;
+		INSERT INTO flood.$t SELECT i % 8, i FROM generate_series(1, 2000) i;
+		INSERT INTO flood.$t SELECT 1, i FROM generate_series(2001, 60000) i;
+		INSERT INTO flood.$t SELECT i, i FROM generate_series(1, 12300) i;
+		INSERT INTO flood.$t SELECT v, -1 FROM flood.two;
+		CREATE INDEX ON flood.$t USING sofort_index (v);
+		SELECT sofort.set_dictionary_placement('flood.$t', 'v', '$before');
+		SELECT sofort.set_dictionary_placement('flood.$t', 'v', '$placement');
+		INSERT INTO flood.${t}_heap SELECT * FROM flood.$t});
+	is(flooded_encoding("flood.$t"), 'dictionary', "$placement: they are in the dictionary");
+	is_like_heap($t, 'flood.two', "$placement, a new table");
+}
+foreach my $how ('restart', 'crash')
+{
+	$how eq 'crash' ? $node->crash_and_start : $node->restart;
+	foreach my $placement (@placements)
+	{
+		is_like_heap("one_$placement", 'flood.one', "$placement, $how");
+		sql("INSERT INTO flood.one_$_ SELECT v, -2 FROM flood.one") foreach $placement, "${placement}_heap";
+		is_like_heap("one_$placement", 'flood.one', "$placement, $how, more rows");
+		is_like_heap("two_$placement", 'flood.two', "$placement, a new table, $how");
+		sql("INSERT INTO flood.two_$_ SELECT v, -2 FROM flood.two") foreach $placement, "${placement}_heap";
+		# (hybrid: there is a second table after the start, with places; such values get a second code)
+		is(flooded_encoding("flood.two_$placement"), $placement eq 'hybrid' && $how eq 'restart' ? 'dictionary' : 'plain',
+			"$placement, $how: what the new table has no place for is no value of the dictionary any more");
+		is_like_heap("two_$placement", 'flood.two', "$placement, a new table, $how, more rows");
+		sql("DELETE FROM flood.two_$_ WHERE id = -1 OR id > 100") foreach $placement, "${placement}_heap";
+		sql("VACUUM flood.two_$placement") foreach 1 .. 3;
+		sql("INSERT INTO flood.two_$_ SELECT v, -3 FROM flood.two") foreach $placement, "${placement}_heap";
+		is_like_heap("two_$placement", 'flood.two', "$placement, a new table, $how, after VACUUM");
+	}
+}
 
 unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC|TRAP/, 'no process has died');
 

@@ -139,17 +139,27 @@ dict_tables_free_retired(DictIndex *index, bool all)
 
 /* ---- contents ---- */
 
-static inline const uint64 *
-put_slot(DictTable *t, uint64 hash, uint64 code)
+/* NULL: none that is empty is near enough. */
+static inline uint64 *
+empty_slot(const DictTable *t, uint64 hash)
 {
 	uint64		i = hash & t->mask;
+	int			steps;
 
-	while (t->slot[i] != 0)
+	for (steps = 0; steps < DICT_MOST_STEPS; steps++)
+	{
+		if (t->slot[i] == 0)
+			return &t->slot[i];
 		i = (i + 1) & t->mask;
-	__atomic_store_n(&t->slot[i], (hash & ~UINT64CONST(0xffffffff)) | (code + 1),
-					 __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static inline void
+put_slot(DictTable *t, uint64 *slot, uint64 hash, uint64 code)
+{
+	__atomic_store_n(slot, (hash & ~UINT64CONST(0xffffffff)) | (code + 1), __ATOMIC_RELEASE);
 	t->used++;
-	return &t->slot[i];
 }
 
 /* False: the code has no value. */
@@ -171,17 +181,27 @@ dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash)
 	return true;
 }
 
-/* Enter the values from this code on that are not absent. */
+/*
+ * Enter the values from this code on that are not absent.  What finds no place is left
+ * out: rows that have it read it by its code.
+ */
 static void
-fill(DictTable *t, const DictIndex *index, uint64 code)
+fill(DictTable *t, DictIndex *index, uint64 code)
 {
 	const DictionaryHeader *d = index->dictionary;
 	uint64		hash;
 
 	for (; code < pm_vector_count(&d->values); code++)
 	{
-		if (!dictionary_is_absent(index, code) && dictionary_hash_of(d, code, &hash))
-			(void) put_slot(t, hash, code);
+		uint64	   *slot;
+
+		if (dictionary_is_absent(index, code) || !dictionary_hash_of(d, code, &hash))
+			continue;
+		slot = empty_slot(t, hash);
+		if (slot != NULL)
+			put_slot(t, slot, hash, code);
+		else
+			index->collides = true;
 	}
 }
 
@@ -318,21 +338,27 @@ is_full(const DictTable *t)
 	return t->used * 4 >= (t->mask + 1) * 3;
 }
 
-void
-dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 code)
+static void
+enlarge(StoreShared *shared, DictIndex *index, uint64 code)
 {
 	DictionaryHeader *d = index->dictionary;
 
-	if (index->retired != NULL)
-		dict_tables_free_retired(index, false);
-	if (!is_full(table_of(index, code)))
-		return;
 	if (table_of(index, code) == index->delta &&
 		index->delta->used < Max(DICT_MIN_SLOTS, index->table->media->covered / 4))
 		make_delta(shared, index, (index->delta->mask + 1) * 2);
 	else
 		(void) dict_tables_make(shared, index, dictionary_placement_of(d),
 								Max(pm_vector_count(&d->values), index->table->used * 2), 0);
+}
+
+bool
+dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 hash, uint64 code)
+{
+	if (index->retired != NULL)
+		dict_tables_free_retired(index, false);
+	if (is_full(table_of(index, code)))
+		enlarge(shared, index, code);
+	return empty_slot(table_of(index, code), hash) != NULL;
 }
 
 /*
@@ -343,9 +369,10 @@ void
 dict_tables_enter(DictIndex *index, uint64 hash, uint64 code)
 {
 	DictTable  *t = table_of(index, code);
+	uint64	   *slot = empty_slot(t, hash);
 
-	const uint64 *slot = put_slot(t, hash, code);
-
+	Assert(slot != NULL);
+	put_slot(t, slot, hash, code);
 	if (t->media != NULL)
 	{
 		pm_flush(slot, sizeof(uint64));

@@ -14,6 +14,14 @@
 /* Larger tables than this are not taken for cached by the latency model. */
 #define DICT_CACHED_SLOTS	32768
 
+/*
+ * A slot is at most this far from where its hash points.  Whoever knows the hash can
+ * choose values that all point to one slot; each look-up, and each value of a table that
+ * is made anew, would walk past all others.  Without intent it does not happen: in a
+ * table that is three quarters full a value has to go this far once in 10^15 times.
+ */
+#define DICT_MOST_STEPS	1024
+
 /* Finalizer of murmur hash 3 */
 static inline uint64
 dict_mix(uint64 h)
@@ -58,8 +66,11 @@ extern bool dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacemen
 /* After a start: use the table in the pool.  False: there is none that may be used. */
 extern bool dict_tables_open(StoreShared *shared, DictIndex *index);
 
-/* Room for one more value, which will have this code. */
-extern void dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 code);
+/*
+ * Room for one more value, which will have this code.  False: too many others are where
+ * its hash points.
+ */
+extern bool dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 hash, uint64 code);
 
 /* A value that is durable, and counted.  There is room. */
 extern void dict_tables_enter(DictIndex *index, uint64 hash, uint64 code);

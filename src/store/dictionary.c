@@ -91,18 +91,21 @@ static inline uint32
 probe(const DictTable *t, const DictionaryHeader *d, uint64 hash, const void *bytes, Size len)
 {
 	uint64		i = hash & t->mask;
+	int			steps;
 
 	dict_table_miss(t);
-	for (;; i = (i + 1) & t->mask)
+	for (steps = 0; steps < DICT_MOST_STEPS; steps++)
 	{
 		uint64		slot = word_read(&t->slot[i]);
 
 		if (slot == 0)
-			return 0;
+			break;
 		if ((slot >> 32) == (hash >> 32) &&
 			element_equals(d, (slot & 0xffffffff) - 1, bytes, len))
 			return (uint32) slot;
+		i = (i + 1) & t->mask;
 	}
+	return 0;
 }
 
 /* In both tables of an index */
@@ -464,7 +467,8 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
  * Are there too few rows for so many values?  Then the values hardly repeat any
  * more, and no new one is added.  Live rows are those of ended transactions, and
  * own_rows, which this one has reserved; at least half of the places for rows,
- * because others may be loading, too.
+ * because others may be loading, too.  Nor is one added after values whose hashes
+ * collide: somebody chooses them so, and holds up who shares the lock.
  */
 bool
 dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows)
@@ -475,7 +479,8 @@ dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_ro
 	int64		live = (int64) pg_atomic_read_u64(&shared->live) + (int64) own_rows;
 	int64		places = (int64) store_block_count(shared->header) * SOFORT_BLOCK_ROWS;
 
-	return values >= CROWD_MIN && values * CROWD_ROWS >= Max(live, places / 2);
+	return index->collides ||
+		(values >= CROWD_MIN && values * CROWD_ROWS >= Max(live, places / 2));
 }
 
 /*
@@ -562,7 +567,12 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 		LWLockRelease(lock);
 		return DICT_FULL;
 	}
-	dict_tables_make_room(shared, index, code);
+	if (!dict_tables_make_room(shared, index, hash, code))
+	{
+		index->collides = true;
+		LWLockRelease(lock);
+		return DICT_FULL;
+	}
 	store_element(d, code, bytes, len);
 	if (again)
 	{
@@ -616,7 +626,8 @@ load_bytes(const void *p, int len)
 
 /*
  * The same for a type passed by value, of 2, 4 or 8 bytes: the hot path of
- * loading.  values: the first chunk, which has n elements.
+ * loading.  values: the first chunk, which has n elements (so there are at most n
+ * slots to walk past).
  */
 uint32
 dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, int len,

@@ -128,6 +128,7 @@ typedef struct DictIndex
 	uint32		nfree_size;
 	uint32		longest;		/* bytes, of the values that were added since the start */
 	uint64		uncounted;		/* codes of before it, whose values may have been freed */
+	bool		collides;		/* a value found no place in a table; read without the lock */
 
 	/* of VACUUM */
 	DictStep	step;
