@@ -1,7 +1,8 @@
 # What a user without rights could do to others: a table that changes between the
 # moment at which salvage() learns its row type, or whose it is, and the moment at
 # which it reads it; a schema prepared for the extension; a search path for the
-# functions of an index that somebody else verifies; values whose hashes collide.
+# functions of an index that somebody else verifies; values whose hashes collide;
+# a check of uniqueness that takes long.
 use strict;
 use warnings;
 
@@ -257,6 +258,20 @@ foreach my $how ('restart', 'crash')
 		is_like_heap("two_$placement", 'flood.two', "$placement, a new table, $how, after VACUUM");
 	}
 }
+
+# ---- who checks a key's uniqueness holds a lock: of his own index ----
+sql(q{CREATE TABLE work.checked (i int) USING sofort; CREATE UNIQUE INDEX ON work.checked USING sofort_index (i) WITH (placement = pmem);
+	CREATE TABLE work.other (i int PRIMARY KEY) USING sofort});
+my @checkers = map { session_on($node) } 1 .. 2;
+$node->arm('tree-entry-written', 'wait');
+send_to($checkers[0], 'INSERT INTO work.checked VALUES (1)');
+ok($node->wait_at('tree-entry-written'), 'somebody is busy with a key');
+send_to($checkers[1], 'INSERT INTO work.other SELECT generate_series(1, 10000)');
+ok($node->wait_until(q{SELECT count(*) = 10000 FROM work.other}), 'no key of another index waits for that');
+$node->disarm('tree-entry-written');
+is(answer($_), '', 'done') foreach @checkers;
+$_->{run}->finish foreach @checkers;
+is(sql('SELECT count(*) FROM work.checked'), 1, 'the key is there');
 
 unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC|TRAP/, 'no process has died');
 

@@ -30,7 +30,6 @@
 
 #include "partial.h"
 
-#define UNIQUE_LOCKS	512
 #define GROW_LOCKS		64
 #define OWNER_BUCKETS	8192
 
@@ -53,7 +52,6 @@ typedef struct RegistryShared
 	uint64		next_serial;
 	SofortIndex *free;
 	SofortIndex *by_owner[OWNER_BUCKETS];	/* all, by database and index_oid */
-	LWLockPadded unique_locks[UNIQUE_LOCKS];
 	LWLockPadded grow_locks[GROW_LOCKS];
 } RegistryShared;
 
@@ -82,8 +80,6 @@ indexam_startup(void)
 	memset(registry, 0, sizeof(*registry));
 	registry->tranche = LWLockNewTrancheId();
 	LWLockInitialize(&registry->lock.lock, registry->tranche);
-	for (i = 0; i < UNIQUE_LOCKS; i++)
-		LWLockInitialize(&registry->unique_locks[i].lock, registry->tranche);
 	for (i = 0; i < GROW_LOCKS; i++)
 		LWLockInitialize(&registry->grow_locks[i].lock, registry->tranche);
 	registry->next_serial = 1;
@@ -137,12 +133,9 @@ registry_in_use(void)
 }
 
 LWLock *
-registry_unique_lock(const SofortIndex *shared, const uint8 *key, int key_len)
+registry_unique_lock(SofortIndex *shared, const uint8 *key, int key_len)
 {
-	uint32		hash = hash_bytes(key, key_len);
-
-	hash = hash_combine(hash, hash_bytes_uint32((uint32) shared->serial));
-	return &registry->unique_locks[hash % UNIQUE_LOCKS].lock;
+	return &shared->unique_locks[hash_bytes(key, key_len) % INDEX_UNIQUE_LOCKS];
 }
 
 LWLock *
@@ -191,6 +184,18 @@ registry_set_owner(SofortIndex *shared, Oid index_oid)
 	LWLockRelease(&registry->lock.lock);
 }
 
+/* A fresh one; NULL if the arena is full.  The caller holds the registry's lock. */
+static SofortIndex *
+shared_make(void)
+{
+	SofortIndex *shared = arena_alloc(sizeof(SofortIndex), ARENA_NO_OOM);
+	int			i;
+
+	for (i = 0; shared != NULL && i < INDEX_UNIQUE_LOCKS; i++)
+		LWLockInitialize(&shared->unique_locks[i], registry->tranche);
+	return shared;
+}
+
 /* NULL if the arena is full */
 static SofortIndex *
 shared_alloc(const RelFileLocator *locator, Oid index_oid)
@@ -202,10 +207,10 @@ shared_alloc(const RelFileLocator *locator, Oid index_oid)
 	if (shared != NULL)
 		registry->free = shared->next_free;
 	else
-		shared = arena_alloc(sizeof(SofortIndex), ARENA_NO_OOM);
+		shared = shared_make();
 	if (shared != NULL)
 	{
-		memset(shared, 0, sizeof(*shared));
+		memset(shared, 0, offsetof(SofortIndex, unique_locks));
 		shared->serial = registry->next_serial++;
 		shared->locator = *locator;
 		enter_owner(shared, index_oid);

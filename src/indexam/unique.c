@@ -3,8 +3,8 @@
  * unique.c
  *	  Uniqueness checks, with the rules of nbtree.
  *
- * Check and insertion are made one by a lock on the key's hash: equal keys have
- * equal bytes, so they meet at one lock.  It is held while rows are looked up
+ * Check and insertion are made one by one of the index's locks, by the key's hash: equal
+ * keys have equal bytes, so they meet at one lock.  It is held while rows are looked up
  * (which takes no heavyweight lock), never while a transaction is waited for;
  * after the wait everything is checked again.  It is an LWLock, unless comparing
  * keys may itself wait for heavyweight locks: then it is one, too.

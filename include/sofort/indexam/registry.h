@@ -23,6 +23,8 @@ typedef enum IndexTreeState
 	INDEX_READY
 } IndexTreeState;
 
+#define INDEX_UNIQUE_LOCKS	16
+
 /*
  * Shared state of one index file.  Lives in the arena; when its index is
  * dropped it goes to a free list and its serial number changes, so a stale
@@ -54,6 +56,12 @@ typedef struct SofortIndex
 	ConditionVariable progress;
 	uint32		rebuilt_segments;	/* by the last rebuild */
 	uint64		rebuilt_rows;
+
+	/*
+	 * Last: initialised once, because the struct is used again and never freed.  Few,
+	 * for the sake of many indexes; its own, because a check may take long.
+	 */
+	LWLock		unique_locks[INDEX_UNIQUE_LOCKS];
 } SofortIndex;
 
 /* ---- registry.c ---- */
@@ -118,8 +126,8 @@ extern void registry_set_owner(SofortIndex *shared, Oid index_oid);
 extern int	registry_former_files(Oid index_oid, const RelFileLocator *current,
 								  RelFileLocator *former, int space);
 
-/* One of the locks that make unique checks and insertions atomic */
-extern LWLock *registry_unique_lock(const SofortIndex *shared, const uint8 *key, int key_len);
+/* One of the index's locks that make unique checks and insertions atomic */
+extern LWLock *registry_unique_lock(SofortIndex *shared, const uint8 *key, int key_len);
 
 /* ---- pending.c ---- */
 
