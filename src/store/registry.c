@@ -20,11 +20,19 @@
 
 #define REGISTRY_BUCKETS	8192
 #define HORIZON_PERIOD		256 /* uses between two refreshes */
+#define NHORIZONS			64	/* databases whose processes share theirs */
+
+/* txn_horizon(NULL) of a database, some time ago */
+typedef struct DatabaseHorizon
+{
+	pg_atomic_uint32 database;	/* InvalidOid: free */
+	pg_atomic_uint64 horizon;
+} DatabaseHorizon;
 
 typedef struct StoreRegistry
 {
 	pg_atomic_uint64 version;	/* changes with every store made or dropped */
-	pg_atomic_uint64 horizon;	/* txn_horizon(NULL), some time ago */
+	DatabaseHorizon horizons[NHORIZONS];	/* those that came first */
 	uint64		nstores;
 	uint64		free_slots;		/* unused entries below pm_vector_count(&stores) */
 	uint64		free_from;		/* none below this one */
@@ -266,7 +274,11 @@ store_startup(void)
 	StoreLocks = GetNamedLWLockTranche("sofort_store");
 	memset(Registry, 0, sizeof(StoreRegistry));
 	pg_atomic_init_u64(&Registry->version, 1);
-	pg_atomic_init_u64(&Registry->horizon, 0);
+	for (i = 0; i < NHORIZONS; i++)
+	{
+		pg_atomic_init_u32(&Registry->horizons[i].database, InvalidOid);
+		pg_atomic_init_u64(&Registry->horizons[i].horizon, 0);
+	}
 	txn_register_store_ops(&StoreOps);
 	workload_startup();
 	if (pool_status() != POOL_READY)
@@ -828,6 +840,32 @@ store_databases(bool also_new)
 }
 
 /*
+ * The place of this database's horizon.  Where more databases are used than there are
+ * places, and for processes without a database, one of the process.  It stays taken when
+ * the database is dropped: an old horizon is right for another one of its OID, too.
+ */
+static pg_atomic_uint64 *
+horizon_place(void)
+{
+	static pg_atomic_uint64 own = {0};
+	static pg_atomic_uint64 *place = NULL;
+	int			i;
+
+	for (i = 0; place == NULL && OidIsValid(MyDatabaseId) && i < NHORIZONS; i++)
+	{
+		DatabaseHorizon *h = &Registry->horizons[i];
+		uint32		taken = InvalidOid;
+
+		if (pg_atomic_compare_exchange_u32(&h->database, &taken, MyDatabaseId) ||
+			taken == MyDatabaseId)
+			place = &h->horizon;
+	}
+	if (place == NULL)
+		place = &own;
+	return place;
+}
+
+/*
  * txn_horizon(NULL) as of some time ago: too old is safe.  Refreshed when this
  * backend asks for it, and by every 256th use.
  */
@@ -835,15 +873,15 @@ uint64
 store_cached_horizon(bool refresh)
 {
 	static uint32 uses = 0;
-	uint64		known = pg_atomic_read_u64(&Registry->horizon);
+	pg_atomic_uint64 *place = horizon_place();
+	uint64		known = pg_atomic_read_u64(place);
 
 	if (refresh || known == 0 || ++uses >= HORIZON_PERIOD)
 	{
 		uint64		now = txn_horizon(NULL);
 
 		uses = 0;
-		while (now > known &&
-			   !pg_atomic_compare_exchange_u64(&Registry->horizon, &known, now))
+		while (now > known && !pg_atomic_compare_exchange_u64(place, &known, now))
 			;
 		known = Max(now, known);
 	}

@@ -355,7 +355,8 @@ resolve(TxnPrepared *p)
 	TxnHold		hold;
 
 	SOFORT_STOP("twophase-finished");
-	hold = txn_hold_horizon();	/* (as in at_abort()) */
+	/* as in at_abort(); rows of another database, perhaps */
+	hold = txn_hold_all_horizons();
 	if (TransactionIdDidCommit((TransactionId) s->fxid))
 		tcb_finish_committed(tcb, slot);
 	else

@@ -15,6 +15,7 @@
 #include "access/subtrans.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "sofort/compat/horizon.h"
 #include "sofort/txn/visibility.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
@@ -82,11 +83,35 @@ txn_widen_xmin(TransactionId xmin)
 	return TxnLastXmin.wide;
 }
 
+static bool holds_everywhere = false;	/* by PROC_AFFECTS_ALL_HORIZONS */
+
+static void
+set_status_flag(uint8 flag, bool on)
+{
+	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+	if (on)
+		MyProc->statusFlags |= flag;
+	else
+		MyProc->statusFlags &= ~flag;
+	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
+	LWLockRelease(ProcArrayLock);
+}
+
+/* Ours, and not a walsender's.  PostgreSQL leaves it set when a transaction ends. */
+static void
+hold_no_longer_everywhere(void)
+{
+	if (holds_everywhere)
+		set_status_flag(PROC_AFFECTS_ALL_HORIZONS, false);
+	holds_everywhere = false;
+}
+
 void
 visibility_end_of_xact(void)
 {
 	TxnLastXmin.xmin = InvalidTransactionId;
 	reference_checked = 0;
+	hold_no_longer_everywhere();	/* an error in between */
 }
 
 uint64
@@ -102,19 +127,8 @@ txn_next_fxid(void)
 uint64
 txn_horizon(Relation rel)
 {
-	return kept_horizon(txn_widen(GetOldestNonRemovableTransactionId(rel)));
-}
-
-static void
-set_in_vacuum(bool in_vacuum)
-{
-	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
-	if (in_vacuum)
-		MyProc->statusFlags |= PROC_IN_VACUUM;
-	else
-		MyProc->statusFlags &= ~PROC_IN_VACUUM;
-	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
-	LWLockRelease(ProcArrayLock);
+	return kept_horizon(txn_widen(rel != NULL ? GetOldestNonRemovableTransactionId(rel) :
+								  compat_database_horizon()));
 }
 
 /*
@@ -137,8 +151,19 @@ txn_hold_horizon(void)
 	}
 	if ((MyProc->statusFlags & PROC_IN_VACUUM) == 0)
 		return HOLD_AS_EVER;
-	set_in_vacuum(false);
+	set_status_flag(PROC_IN_VACUUM, false);
 	return HOLD_IN_VACUUM;
+}
+
+TxnHold
+txn_hold_all_horizons(void)
+{
+	if ((MyProc->statusFlags & PROC_AFFECTS_ALL_HORIZONS) == 0)
+	{
+		holds_everywhere = true;
+		set_status_flag(PROC_AFFECTS_ALL_HORIZONS, true);
+	}
+	return txn_hold_horizon();
 }
 
 void
@@ -147,7 +172,8 @@ txn_release_horizon(TxnHold hold)
 	if (hold == HOLD_WITHOUT_SNAPSHOT)
 		MyProc->xmin = InvalidTransactionId;
 	else if (hold == HOLD_IN_VACUUM)
-		set_in_vacuum(true);
+		set_status_flag(PROC_IN_VACUUM, true);
+	hold_no_longer_everywhere();
 }
 
 /* ------------------------------------------------------------------------

@@ -243,8 +243,10 @@ extern TxnVersionState txn_version_state(const RowWords *words, uint64 horizon,
 
 /*
  * Every version ended before it is invisible to all (GetOldestNonRemovable-
- * TransactionId, retained and unresolved TCBs), in 64 bits.  rel may be NULL:
- * all databases.  Not cheap: once per VACUUM or per some hundred updates.
+ * TransactionId, kept transactions), in 64 bits.  NULL: for any table of this database,
+ * as if the current transaction had not made it.  Transactions of other databases,
+ * and replication slots, do not count: they see no rows of it, but for those that
+ * txn_hold_all_horizons().  Not cheap: once per VACUUM or per some hundred updates.
  */
 extern uint64 txn_horizon(Relation rel);
 
@@ -262,6 +264,7 @@ typedef enum TxnHold
 } TxnHold;
 
 extern TxnHold txn_hold_horizon(void);
+extern TxnHold txn_hold_all_horizons(void); /* of all databases */
 extern void txn_release_horizon(TxnHold hold);
 
 /* Next FullTransactionId; a row freed now may be reused when
