@@ -294,3 +294,22 @@ SELECT CASE WHEN n BETWEEN 1 AND 300 THEN 'few' ELSE n::text END AS looked_at FR
 SELECT count(*) FROM sofort.indexes WHERE relation = 's_former'::regclass AND entries = 0;
 SELECT * FROM sofort.verify('s_former');
 DROP TABLE s_others, s_former;
+-- the function of an index makes another index, whose function makes another, ...: as deep as the stack allows
+CREATE FUNCTION s_makes(i int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    IF i BETWEEN 0 AND 29 THEN EXECUTE format('CREATE INDEX s_nested_%s_i ON reg_indexes.s_nested_%1$s USING sofort_index (reg_indexes.s_makes_next(a))', i + 1); END IF;
+    IF i < 0 THEN EXECUTE format('CREATE TABLE reg_indexes.s_endless_%s USING sofort AS SELECT %s AS a; CREATE INDEX ON reg_indexes.s_endless_%1$s USING sofort_index (reg_indexes.s_makes_next(a))', -i, i - 1); END IF;
+    RETURN i;
+END $$;
+CREATE FUNCTION s_makes_next(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN reg_indexes.s_makes(i); END';
+CREATE FUNCTION s_state(command text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN EXECUTE command; RETURN 'done'; EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$;
+DO $$ BEGIN FOR i IN 1..30 LOOP EXECUTE format('CREATE TABLE s_nested_%s USING sofort AS SELECT %1$s AS a', i); END LOOP; END $$;
+SELECT s_makes(0);
+SELECT count(*) AS ready FROM sofort.indexes WHERE relation::text LIKE 's\_nested%' AND status = 'ready' AND entries = 1;
+DO $$ BEGIN FOR i IN 1..30 LOOP EXECUTE format('DROP TABLE s_nested_%s', i); END LOOP; END $$;
+SET max_stack_depth = '1MB';
+SELECT dram_used AS dram, (SELECT count(DISTINCT owner) FROM sofort_test.allocations()) AS owners FROM sofort.pool \gset
+SELECT s_state('SELECT s_makes(-1)') FROM generate_series(1, 3);
+SELECT CASE WHEN dram_used - :dram > 500000 THEN dram_used - :dram ELSE 0 END AS dram, (SELECT count(DISTINCT owner) FROM sofort_test.allocations()) - :owners AS owners FROM sofort.pool;
+RESET max_stack_depth;
+DROP FUNCTION s_makes, s_makes_next, s_state;

@@ -93,6 +93,28 @@ ok($node->wait_until(q{SELECT count(*) = 3 AND (SELECT phase FROM sofort.recover
 	'background workers have rebuilt them');
 is(sql(q{SELECT rolsuper FROM pg_roles WHERE rolname = 'plain'}), 'f', 'they cannot');
 
+# ---- functions of indexes that need each other's indexes: their builds are nested, in a background worker and in whoever comes first ----
+my $length = 20;
+my $chained = "SELECT count(*) = $length FROM sofort.indexes WHERE relation::text LIKE 'work.chain%' AND status = 'ready'";
+$session = session_on($node, 'plain');
+say_to($session, 'SET client_min_messages = error');
+is(say_to($session, join('; ', map {
+	my $next = $_ + 1;
+	qq{CREATE TABLE chain_$_ (a int) USING sofort; INSERT INTO chain_$_ VALUES (1);
+	CREATE FUNCTION read_$_(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET search_path = work, sofort SET enable_seqscan = off
+		AS 'BEGIN RETURN } . ($_ == $length ? 'i' : "(SELECT count(*) FROM chain_$next WHERE read_$next(a) >= 0)") . q{; END'} } reverse 1 .. $length)),
+	'', 'tables and functions');
+is(say_to($session, join('; ', map { "CREATE INDEX chained_$_ ON chain_$_ USING sofort_index (read_$_(a))" } 1 .. $length)),
+	'', 'indexes whose functions look up the next one');
+$session->{run}->finish;
+$node->restart;
+ok($node->wait_until($chained), 'background workers rebuild them');
+sql('ALTER SYSTEM SET sofort.recovery_workers = 0');
+$node->restart;
+is(sql('SET enable_seqscan = off; SELECT a FROM work.chain_1 WHERE work.read_1(a) = 1'), 1, 'whoever needs the first one rebuilds them');
+is(sql($chained), 't', 'all are there');
+sql('ALTER SYSTEM RESET sofort.recovery_workers; SELECT pg_reload_conf()');
+
 # ---- the search path of whoever verifies ----
 SKIP:
 {
@@ -273,7 +295,7 @@ is(answer($_), '', 'done') foreach @checkers;
 $_->{run}->finish foreach @checkers;
 is(sql('SELECT count(*) FROM work.checked'), 1, 'the key is there');
 
-unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC|TRAP/, 'no process has died');
+unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC|TRAP|shmem_exit slots/, 'no process has died');
 
 $node->stop;
 done_testing();

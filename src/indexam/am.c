@@ -23,9 +23,8 @@
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
-#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/pool.h"
-#include "storage/ipc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
@@ -87,15 +86,14 @@ am_build(Relation heap, Relation index, struct IndexInfo *info)
 
 	pg_atomic_write_u32(&keys.shared->state, INDEX_BUILDING);
 	keys.shared->builder_pid = MyProcPid;
-	pm_prepare_process();
-	PG_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
+	SOFORT_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
 	{
 		keys.tree = build_tree(&keys, heap, info, placement_for_build(index), info->ii_Unique,
 							   false, am_fillfactor(index), &result->heap_tuples);
 		registry_publish(keys.shared, keys.tree, &keys.format);
 		keys.shared->builder_pid = 0;
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	result->index_tuples = (double) tree_entries(keys.tree);
 	return result;
 }

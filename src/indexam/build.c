@@ -22,7 +22,7 @@
 #include "sofort/indexam/indexam.h"
 #include "sofort/indexam/registry.h"
 #include "sofort/pmem/arena.h"
-#include "storage/ipc.h"
+#include "sofort/pmem/cleanup.h"
 #include "utils/memutils.h"
 #include "utils/tuplesort.h"
 #include "utils/typcache.h"
@@ -474,13 +474,13 @@ build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info, TreePlacement
 	/* the radix sort needs the space twice */
 	build.limit = Max(1000, (uint64) maintenance_work_mem * 1024 / build.stride / 2);
 
-	PG_ENSURE_ERROR_CLEANUP(build_cleanup, PointerGetDatum(&build));
+	SOFORT_ENSURE_ERROR_CLEANUP(build_cleanup, PointerGetDatum(&build));
 	{
 		build.context = AllocSetContextCreate(CurrentMemoryContext, "sofort index build",
 											  ALLOCSET_DEFAULT_SIZES);
 		build_run(&build, heap, info, every_version, heap_tuples);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(build_cleanup, PointerGetDatum(&build));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	MemoryContextDelete(build.context);
 	return build.tree;
 }

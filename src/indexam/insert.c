@@ -10,11 +10,10 @@
 #include "access/genam.h"
 #include "access/itup.h"
 #include "nodes/execnodes.h"
-#include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/txn/txn.h"
-#include "storage/ipc.h"
 
 #include "am_internal.h"
 #include "partial.h"
@@ -206,13 +205,12 @@ guarded_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const b
 
 	if (keys_entry_tuple(&keys->format, entry) == NULL)
 		return insert_as_checked(keys, entry, values, isnull, tid, heap, check, &guarded.inserted);
-	pm_prepare_process();
-	PG_ENSURE_ERROR_CLEANUP(discard_unless_inserted, PointerGetDatum(&guarded));
+	SOFORT_ENSURE_ERROR_CLEANUP(discard_unless_inserted, PointerGetDatum(&guarded));
 	{
 		is_unique = insert_as_checked(keys, entry, values, isnull, tid, heap, check,
 									  &guarded.inserted);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(discard_unless_inserted, PointerGetDatum(&guarded));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	discard_unless_inserted(0, PointerGetDatum(&guarded));
 	return is_unique;
 }

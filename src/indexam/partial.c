@@ -21,9 +21,9 @@
 #include "miscadmin.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/txn/txn.h"
-#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -378,7 +378,7 @@ build_segments(IndexKeys *keys, Relation heap, PartialIndex *partial, int max)
 	build.context = AllocSetContextCreate(CurrentMemoryContext, "sofort index segment",
 										  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(build.context);
-	PG_ENSURE_ERROR_CLEANUP(abandon_segment, PointerGetDatum(&build));
+	SOFORT_ENSURE_ERROR_CLEANUP(abandon_segment, PointerGetDatum(&build));
 	{
 		while ((max == 0 || n < max) &&
 			   (build.segment = claim_segment(partial, &number)) != NULL)
@@ -388,7 +388,7 @@ build_segments(IndexKeys *keys, Relation heap, PartialIndex *partial, int max)
 			CHECK_FOR_INTERRUPTS();
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(abandon_segment, PointerGetDatum(&build));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(build.context);
 	txn_release_horizon(hold);
@@ -668,11 +668,11 @@ try_merge(IndexKeys *keys, PartialIndex *partial)
 	merge.context = AllocSetContextCreate(CurrentMemoryContext, "sofort index merge",
 										  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(merge.context);
-	PG_ENSURE_ERROR_CLEANUP(abandon_merge, PointerGetDatum(&merge));
+	SOFORT_ENSURE_ERROR_CLEANUP(abandon_merge, PointerGetDatum(&merge));
 	{
 		merge_and_switch(&merge);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(abandon_merge, PointerGetDatum(&merge));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(merge.context);
 	return true;
@@ -694,7 +694,7 @@ partial_work(IndexKeys *keys, Relation heap, int max_segments)
 	volatile bool worked = false;
 
 	pg_atomic_fetch_add_u32(&shared->workers, 1);
-	PG_ENSURE_ERROR_CLEANUP(leave_work, PointerGetDatum(shared));
+	SOFORT_ENSURE_ERROR_CLEANUP(leave_work, PointerGetDatum(shared));
 	{
 		partial = registry_partial(shared);
 		if (partial != NULL)
@@ -704,7 +704,7 @@ partial_work(IndexKeys *keys, Relation heap, int max_segments)
 				worked = true;
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(leave_work, PointerGetDatum(shared));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	leave_work(0, PointerGetDatum(shared));
 	partial_free_retired(shared);
 	return worked;

@@ -32,9 +32,8 @@
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/fault.h"
-#include "sofort/pmem/alloc.h"
+#include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/pool.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
@@ -182,8 +181,7 @@ try_build(IndexKeys *keys, bool *built)
 	}
 	if (!pg_atomic_compare_exchange_u32(&shared->state, &missing, INDEX_BUILDING))
 		return false;
-	pm_prepare_process();
-	PG_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
+	SOFORT_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
 	{
 		Tree	   *tree;
 
@@ -198,7 +196,7 @@ try_build(IndexKeys *keys, bool *built)
 		}
 		shared->builder_pid = 0;
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	return true;
 }
 
@@ -286,7 +284,7 @@ ensure_in_segments(IndexKeys *keys)
 	SofortIndex *shared = keys->shared;
 
 	pg_atomic_fetch_add_u32(&shared->waiters, 1);
-	PG_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(shared));
+	SOFORT_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(shared));
 	{
 		while (!is_ready(shared, &keys->format))
 		{
@@ -297,7 +295,7 @@ ensure_in_segments(IndexKeys *keys)
 				partial_wait(shared);
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(shared));
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
 	stop_waiting(0, PointerGetDatum(shared));
 }
 
