@@ -106,6 +106,10 @@ CREATE FUNCTION kept_records()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_kept_records' LANGUAGE C;
 COMMENT ON FUNCTION kept_records() IS 'places for kept transactions and their outcomes in the pool';
 
+CREATE FUNCTION limit_kept_records(n bigint)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_limit_kept_records' LANGUAGE C STRICT;
+COMMENT ON FUNCTION limit_kept_records(bigint) IS 'how many of these places there may be, for this session';
+
 CREATE FUNCTION lock_entries()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_lock_entries' LANGUAGE C;
 COMMENT ON FUNCTION lock_entries() IS 'row locks that are in the lock table';

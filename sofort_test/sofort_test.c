@@ -33,6 +33,7 @@
 PG_FUNCTION_INFO_V1(sofort_test_resume_waiting);
 PG_FUNCTION_INFO_V1(sofort_test_age_outcomes);
 PG_FUNCTION_INFO_V1(sofort_test_kept_records);
+PG_FUNCTION_INFO_V1(sofort_test_limit_kept_records);
 PG_FUNCTION_INFO_V1(sofort_test_lock_entries);
 PG_FUNCTION_INFO_V1(sofort_test_release_steps);
 PG_FUNCTION_INFO_V1(sofort_test_former_steps);
@@ -399,6 +400,14 @@ sofort_test_kept_records(PG_FUNCTION_ARGS)
 {
 	pool_require();
 	PG_RETURN_INT64((int64) pm_vector_count(&PoolSuper->kept));
+}
+
+Datum
+sofort_test_limit_kept_records(PG_FUNCTION_ARGS)
+{
+	pool_require();
+	txn_test_limit_records((uint64) PG_GETARG_INT64(0));
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -404,6 +404,17 @@ sql('CREATE ROLE owner LOGIN; CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA 
 	$others->($records);
 	is($known->(), 'unknown unknown', 'a day and as many transactions later');
 	is(sql('SELECT sofort_test.kept_records()'), $records, 'and no more places than before');
+
+	# ... and when there are as many as may be (each of them has an outcome now)
+	my $limited = "SELECT sofort_test.limit_kept_records($records)";
+	my $one = "$limited; BEGIN; SELECT length(sofort.keep_transaction()); COMMIT";
+	like($node->error_of($one), qr/^53400: too many transactions were kept within a day/, 'one more than there may be');
+	is(sql('SELECT sofort_test.kept_records()'), $records, 'there is no place for it');
+	sql('SELECT sofort_test.age_outcomes(25)');
+	$others->($records - 1);
+	like($node->error_of("$limited; BEGIN; SELECT 1 / (length(sofort.keep_transaction()) - 32)"), qr/^22012/, 'one that gives its place back, the last that is free');
+	like(sql($one), qr/^32$/m, 'which is found, wherever it is');
+	like($node->error_of("$one; $one"), qr/^53400/, 'then there is none');
 }
 
 # ---- what C code and other servers do; calls without a statement ----

@@ -34,6 +34,11 @@
 /* Records looked at for a free one before the array grows. */
 #define RECORD_TRIES	256
 
+/* 256 MB of the pool.  (Tests set a lower limit.) */
+#define MAX_RECORDS		((uint64) 1 << 20)
+
+static uint64 max_records = MAX_RECORDS;
+
 /* What txn_keep() was told, until the statement ends. */
 static struct
 {
@@ -70,14 +75,13 @@ kept_is_running(void)
  */
 
 static bool
-record_is_free(uint64 n)
+record_is_free(uint64 n, TimestampTz now)
 {
 	const KeptRecord *r = (const KeptRecord *) pm_vector_get(&PoolSuper->kept, n);
 	uint32		i;
 
 	if (KEPT_STATE(r->state) == KEPT_OPEN ||
-		(KEPT_STATE(r->state) != KEPT_FREE &&
-		 r->ended + OUTCOME_MICROSECONDS > GetCurrentTimestamp()))
+		(KEPT_STATE(r->state) != KEPT_FREE && r->ended + OUTCOME_MICROSECONDS > now))
 		return false;
 	for (i = 0; i < TxnShmem->nkept; i++)
 	{
@@ -87,23 +91,72 @@ record_is_free(uint64 n)
 	return true;
 }
 
-/* TXN_LWLOCK_PREPARED is held.  May raise 53100. */
+/*
+ * The array is as long as it may be: any free one of it.  53400 if there is none, and
+ * until one may have become free they are not searched again.
+ */
+static uint64
+find_record_of_all(void)
+{
+	PmVector   *v = &PoolSuper->kept;
+	TimestampTz now = GetCurrentTimestamp();
+	uint64		i;
+
+	if (now >= TxnShmem->records_full_until)
+	{
+		/* that is when the outcome of one that is open now can be forgotten, at the earliest */
+		TimestampTz until = now + OUTCOME_MICROSECONDS;
+
+		for (i = 0; i < pm_vector_count(v); i++)
+		{
+			const KeptRecord *r = (const KeptRecord *) pm_vector_get(v, i);
+
+			if (record_is_free(i, now))
+			{
+				TxnShmem->next_record = i + 1;
+				return i;
+			}
+			if (KEPT_STATE(r->state) != KEPT_OPEN && KEPT_STATE(r->state) != KEPT_FREE)
+				until = Min(until, r->ended + OUTCOME_MICROSECONDS);
+		}
+		TxnShmem->records_full_until = until;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many transactions were kept within a day"),
+			 errdetail("The outcomes of " UINT64_FORMAT " transactions are known. The first of them is forgotten at %s.",
+					   pm_vector_count(v), timestamptz_to_str(TxnShmem->records_full_until)),
+			 errhint("Keep transactions only where it takes long to begin again.")));
+	return 0;					/* keep compiler quiet */
+}
+
+/* TXN_LWLOCK_PREPARED is held.  May raise 53100, 53400. */
 static uint64
 find_record(void)
 {
 	PmVector   *v = &PoolSuper->kept;
+	TimestampTz now = GetCurrentTimestamp();
 	uint64		i;
 
 	for (i = 0; i < Min(pm_vector_count(v), RECORD_TRIES); i++)
 	{
 		uint64		n = TxnShmem->next_record++ % pm_vector_count(v);
 
-		if (record_is_free(n))
+		if (record_is_free(n, now))
 			return n;
 	}
+	if (pm_vector_count(v) >= max_records)
+		return find_record_of_all();
 	pm_vector_reserve(v, pm_vector_count(v), PM_OWNER_TXN, 0);
 	pm_vector_publish(v, pm_vector_count(v) + 1);
 	return pm_vector_count(v) - 1;
+}
+
+void
+txn_test_limit_records(uint64 n)
+{
+	max_records = n;
+	TxnShmem->records_full_until = 0;
 }
 
 /*
@@ -152,6 +205,8 @@ kept_forget(TxnKept *k)
 	kept_free_locks(kept_record(k));
 	if (k->stage != KEEP_ASKED)
 		pg_atomic_fetch_sub_u32(&TxnShmem->kept, 1);
+	else
+		TxnShmem->records_full_until = 0;	/* its record is free at once */
 	k->stage = KEEP_NONE;
 }
 

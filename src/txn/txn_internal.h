@@ -228,6 +228,7 @@ typedef struct TxnShared
 	bool		kept_surplus;	/* more were found at the start */
 	bool		resolved;		/* only the keeper's locks are missing */
 	uint64		next_record;	/* where a free KeptRecord is looked for */
+	TimestampTz records_full_until; /* all are in use, and no more are allowed */
 	pg_atomic_uint32 kept;		/* places in use */
 	pg_atomic_uint32 kept_waiting;
 	pg_atomic_uint32 kept_locks;	/* have row locks of earlier lives */

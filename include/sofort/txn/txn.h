@@ -274,6 +274,7 @@ extern uint64 txn_next_fxid(void);
 /* For tests: as if the slots of this process had been used so often. */
 extern void txn_test_set_generations(uint32 generation);
 extern uint64 txn_test_lock_entries(void);
+extern void txn_test_limit_records(uint64 n);	/* in this session */
 extern uint64 txn_test_release_steps(void);
 
 /* 32-bit xid near now -> 64 bits. */
