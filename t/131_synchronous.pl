@@ -1,5 +1,6 @@
 # Recovery mode synchronous: who needs an index after a start waits until all are
-# there; and nobody waits for what cannot come.
+# there; and nobody waits for what cannot come. Functions of users, which may never
+# return, hold up nobody but who needs their indexes, in all modes.
 use strict;
 use warnings;
 
@@ -7,6 +8,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use Session;
 use SofortNode;
 use Test::More;
 
@@ -151,6 +153,66 @@ unlike(substr(slurp_file($node->logfile), $before), qr/cannot connect to invalid
 my $stores = sql('SELECT stores FROM sofort.pool');
 sql('DROP DATABASE other');
 cmp_ok(sql('SELECT stores FROM sofort.pool'), '<', $stores, 'it can be dropped, with its tables');
+
+# ---- indexes whose functions do not return, nor let themselves be cancelled: those workers take nobody's place ----
+
+sql('ALTER SYSTEM SET sofort.recovery_workers = 0');
+sql('CREATE DATABASE neighbour');
+sql('CREATE EXTENSION sofort; CREATE TABLE d (id int PRIMARY KEY) USING sofort; INSERT INTO d SELECT generate_series(1, 1000)', 'neighbour');
+sql(q{
+	CREATE FUNCTION hold_on() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+		WHILE NOT pg_try_advisory_xact_lock_shared(42) LOOP
+			BEGIN PERFORM pg_sleep(0.02); EXCEPTION WHEN query_canceled THEN NULL; END;
+		END LOOP; END $$;
+	CREATE FUNCTION slow(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i = 1 THEN PERFORM public.hold_on(); END IF; RETURN i; END $$;
+	CREATE TABLE e (id int, v int) USING sofort;
+	INSERT INTO e VALUES (1, 1);
+	CREATE UNIQUE INDEX e_expression ON e USING sofort_index (slow(id));
+	CREATE INDEX e_predicate ON e USING sofort_index (id) WHERE slow(id) > 0});
+my $others = q{SELECT count(*) = 0 FROM sofort.indexes WHERE status <> 'ready' AND index::text NOT LIKE 'e\_%'};
+my $holder;
+
+# Nobody lets the functions return.
+sub start_with_functions
+{
+	my ($mode, $workers) = @_;
+	sql('ALTER SYSTEM SET sofort.recovery_workers = 0');
+	sql("ALTER SYSTEM SET sofort.recovery_mode = $mode");
+	$node->restart;
+	$holder = session_on($node);
+	say_to($holder, 'SELECT pg_advisory_lock(42)');
+	is(sql(q{SELECT min(position) FILTER (WHERE relation = 'e'::regclass) > max(position) FILTER (WHERE relation <> 'e'::regclass) FROM sofort.recovery_order}),
+		't', "$mode: they are last in the order");
+	set("sofort.recovery_workers = $workers");
+	return;
+}
+
+foreach my $case ([ 'synchronous', 2 ], [ 'adaptive', 1 ], [ 'instant', 2 ])
+{
+	my ($mode, $workers) = @$case;
+	start_with_functions($mode, $workers);
+	is($node->error_of("SET statement_timeout = '30s'; $by_index"), '', "$mode, $workers workers: who needs another index does not wait");
+	ok($node->wait_until($others), 'all others become complete');
+	ok($node->wait_until($others, 'neighbour'), 'in another database, too');
+	ok($node->wait_until(qq{SELECT count(*) = $workers FROM sofort.indexes WHERE relation = 'e'::regclass AND status = 'building'}), 'then all workers are in the functions');
+	is(sql('SELECT phase FROM sofort.recovery'), 'rebuilding', 'recovery goes on');
+	sql('CREATE DATABASE later TEMPLATE neighbour');
+	ok($node->wait_until($others, 'later'), 'a database that is copied now finds a worker');
+	sql('DROP DATABASE later');
+	like($node->error_of("SET statement_timeout = '300ms'; INSERT INTO e VALUES (2, 2)"), qr/^57014/, 'who needs their indexes waits');
+	say_to($holder, 'SELECT pg_advisory_unlock(42)');
+	ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), 'when they return recovery ends');
+	like($node->error_of('INSERT INTO e VALUES (1, 2)'), qr/^23505/, 'the unique index is as complete as any');
+	$holder->{run}->finish;
+}
+start_with_functions('adaptive', 2);
+ok($node->wait_until(q{SELECT count(*) = 2 FROM sofort.indexes WHERE relation = 'e'::regclass AND status = 'building'}), 'workers are in the functions');
+ok($node->stop('fast', fail_ok => 1), 'the server can be stopped nevertheless');
+$holder->{run}->kill_kill;
+$node->kill9 if defined $node->{_pid};
+$node->start;
+ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), 'recovery ends');
+is($node->verify_problems, '', 'verify');
 
 $node->stop;
 $node->teardown_node;

@@ -30,6 +30,7 @@
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "sofort/compat/indexam.h"
+#include "sofort/compat/lock.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/cleanup.h"
@@ -202,8 +203,8 @@ try_build(IndexKeys *keys, bool *built)
 
 static void ensure_in_segments(IndexKeys *keys);
 
-/* Ready on return.  Returns whether this call built the tree. */
-static bool
+/* Ready on return. */
+static void
 ensure_whole(IndexKeys *keys)
 {
 	ItemPointerData lock;
@@ -218,12 +219,12 @@ ensure_whole(IndexKeys *keys)
 		done = try_build(keys, &built);
 		UnlockTuple(keys->index, &lock, ExclusiveLock);
 		if (done)
-			return built;
+			return;
 		if (registry_state(keys->shared) == INDEX_PARTIAL)
 		{
 			/* somebody began before the placement was changed */
 			ensure_in_segments(keys);
-			return built;
+			return;
 		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
 						 PG_WAIT_EXTENSION);
@@ -305,7 +306,7 @@ ensure(IndexKeys *keys)
 	if (rebuilt_in_segments(keys))
 		ensure_in_segments(keys);
 	else
-		(void) ensure_whole(keys);
+		ensure_whole(keys);
 }
 
 /* ---- attaching ---- */
@@ -436,6 +437,24 @@ index_view(IndexKeys *keys, IndexView *view)
 
 /* ---- for background workers ---- */
 
+/* Who builds it may take for ever: there are others to work on. */
+static IndexamRebuild
+rebuild_whole(IndexKeys *keys)
+{
+	ItemPointerData lock;
+	bool		built = false;
+	bool		done;
+
+	ItemPointerSet(&lock, 0, 1);
+	if (!compat_conditional_lock_tuple(keys->index, &lock, ExclusiveLock, false))
+		return REBUILD_BUSY;
+	done = try_build(keys, &built);
+	UnlockTuple(keys->index, &lock, ExclusiveLock);
+	if (!done)
+		return REBUILD_BUSY;
+	return built ? REBUILD_FINISHED : REBUILD_NOT_NEEDED;
+}
+
 static IndexamRebuild
 rebuild_step(IndexKeys *keys, int max_segments)
 {
@@ -447,7 +466,7 @@ rebuild_step(IndexKeys *keys, int max_segments)
 		return REBUILD_NOT_NEEDED;
 	}
 	if (!rebuilt_in_segments(keys))
-		return ensure_whole(keys) ? REBUILD_FINISHED : REBUILD_NOT_NEEDED;
+		return rebuild_whole(keys);
 	if (!is_partial(keys->shared, &keys->format))
 		begin_partial(keys);
 	worked = work_as_owner(keys, max_segments);

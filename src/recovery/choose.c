@@ -39,7 +39,7 @@ recovery_choose_default(RecoveryStructure *structures, int n, RecoveryStep *step
 		const RecoveryStructure *s = &structures[i];
 		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
 
-		if (s->ready || s->failed || s->busy)
+		if (s->ready || s->failed || s->busy || s->not_mine)
 			continue;
 		if (b == NULL || (s->needed && !b->needed) ||
 			(s->needed == b->needed && s->waiters > b->waiters) ||
@@ -119,6 +119,26 @@ rank_statements(const RecoveryStructure *structures, int n, int *nstatements)
 	return result;
 }
 
+/* Those whose build runs functions of users come behind all others, in their order. */
+static void
+functions_last(RecoveryStructure *structures, int n)
+{
+	int		   *place = palloc0(sizeof(int) * (n + 1));	/* by position, which are 1 to n */
+	int			last = 0;
+
+	for (int i = 0; i < n; i++)
+		if (structures[i].position > 0)
+			place[structures[i].position] = structures[i].runs_functions ? 2 : 1;
+	for (int pass = 1; pass <= 2; pass++)
+		for (int position = 1; position <= n; position++)
+			if (place[position] == pass)
+				place[position] = -(++last);
+	for (int i = 0; i < n; i++)
+		if (structures[i].position > 0)
+			structures[i].position = -place[structures[i].position];
+	pfree(place);
+}
+
 int
 recovery_rank(RecoveryStructure *structures, int n, int limit)
 {
@@ -137,7 +157,8 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 
 		s->id = structures[i].index;
 		s->persistent = structures[i].persistent;
-		s->available = structures[i].ready || structures[i].busy || structures[i].failed;
+		s->available = structures[i].ready || structures[i].busy || structures[i].failed ||
+			structures[i].not_mine;
 		s->needed = structures[i].needed;
 		if (!s->persistent && !s->available)
 			estimate_rebuild(&structures[i]);
@@ -150,6 +171,7 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 		structures[i].rank = input.structures[i].rank;
 		structures[i].position = input.structures[i].position;
 	}
+	functions_last(structures, n);
 	return ranked;
 }
 
@@ -203,7 +225,8 @@ recovery_choose_adaptive(RecoveryStructure *structures, int n, RecoveryStep *ste
 		return -1;
 	for (int i = 0; i < n; i++)
 	{
-		if (!structures[i].ready && !structures[i].failed && structures[i].rank > 0)
+		if (!structures[i].ready && !structures[i].failed && !structures[i].not_mine &&
+			structures[i].rank > 0)
 			left += structures[i].benefit;
 		if (structures[i].position == 1)
 			best = i;

@@ -73,12 +73,12 @@ static bool
 recovery_is_blocked(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	pid_t		pids[RECOVERY_MAX_WORKERS + 1];
+	pid_t		pids[RECOVERY_SLOTS + 1];
 	int			n = 0;
 
 	LWLockAcquire(&Recovery->lock, LW_SHARED);
 	pids[n++] = Recovery->launcher_pid;
-	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+	for (int i = 0; i < RECOVERY_SLOTS; i++)
 		pids[n++] = Recovery->slots[i].pid;
 	LWLockRelease(&Recovery->lock);
 	while (n > 0)

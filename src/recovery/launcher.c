@@ -39,7 +39,8 @@
 typedef struct LauncherDatabase
 {
 	Oid			db_oid;
-	bool		done;
+	bool		done;			/* but for functions_left */
+	bool		functions_left; /* indexes whose build runs functions of users */
 	bool		failed;			/* a worker could not finish it: nobody waits for that */
 	TimestampTz not_before;		/* of the next worker, after one failed */
 	TimestampTz again_at;		/* done, but to be looked at again; 0: no more */
@@ -57,7 +58,7 @@ typedef struct LauncherDatabase
 #define A_FEW_TIMES_UNTIL	60000
 
 static List *databases = NIL;	/* of LauncherDatabase, in TopMemoryContext */
-static BackgroundWorkerHandle *handles[RECOVERY_MAX_WORKERS];
+static BackgroundWorkerHandle *handles[RECOVERY_SLOTS];
 
 static LauncherDatabase *
 find_database(Oid db_oid)
@@ -208,17 +209,18 @@ look_for_databases(void)
 	CommitTransactionCommand();
 }
 
+/* running: workers of that kind */
 static int
-free_slot(int *running)
+free_slot(bool functions, int *running)
 {
 	int			slot = -1;
 
 	*running = 0;
 	LWLockAcquire(&Recovery->lock, LW_SHARED);
-	for (int i = RECOVERY_MAX_WORKERS - 1; i >= 0; i--)
+	for (int i = RECOVERY_SLOTS - 1; i >= 0; i--)
 	{
 		if (OidIsValid(Recovery->slots[i].db_oid))
-			(*running)++;
+			*running += Recovery->slots[i].functions == functions;
 		else if (handles[i] == NULL)
 			slot = i;
 	}
@@ -232,12 +234,13 @@ clear_slot(RecoverySlot *slot)
 	slot->db_oid = InvalidOid;
 	slot->pid = 0;
 	slot->index = InvalidOid;
+	slot->functions = slot->functions_left = false;
 	slot->finished = slot->replace = false;
 	slot->again = AGAIN_NEVER;
 }
 
 static bool
-start_worker(int slot, LauncherDatabase *db)
+start_worker(int slot, LauncherDatabase *db, bool functions)
 {
 	BackgroundWorker worker = {0};
 	MemoryContext old;
@@ -248,6 +251,7 @@ start_worker(int slot, LauncherDatabase *db)
 	serial = ++Recovery->slots[slot].serial;
 	clear_slot(&Recovery->slots[slot]);
 	Recovery->slots[slot].db_oid = db->db_oid;
+	Recovery->slots[slot].functions = functions;
 	if (Recovery->started == 0)
 		Recovery->started = GetCurrentTimestamp();
 	LWLockRelease(&Recovery->lock);
@@ -306,17 +310,32 @@ put_first(LauncherDatabase *db)
 	MemoryContextSwitchTo(old);
 }
 
-/* A worker found nothing more that it could do. */
+/* What a worker has left is to be tried again, or not. */
 static void
-database_is_done(LauncherDatabase *db, RecoveryAgain again)
+look_again(LauncherDatabase *db, RecoveryAgain again)
 {
-	db->done = true;
-	db->again_at = 0;
 	if (again == AGAIN_NEVER ||
 		(again == AGAIN_A_FEW_TIMES && db->again_after > A_FEW_TIMES_UNTIL))
 		return;
 	db->again_after = Min(Max(2 * db->again_after, AGAIN_MILLISECONDS), AGAIN_AT_MOST);
 	db->again_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), db->again_after);
+}
+
+/* A worker found nothing more that it could do. */
+static void
+worker_is_done(LauncherDatabase *db, const RecoverySlot *slot)
+{
+	if (slot->functions)
+		db->functions_left = false;
+	else
+	{
+		db->done = true;
+		db->functions_left = slot->functions_left;
+		db->again_at = 0;
+	}
+	/* (what a worker of the other kind has left is on the list of the next one) */
+	if (db->again_at == 0)
+		look_again(db, slot->again);
 }
 
 /* Is the database not done, or not any more? */
@@ -336,13 +355,10 @@ is_to_be_done(LauncherDatabase *db)
 static void
 reap_workers(void)
 {
-	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+	for (int i = 0; i < RECOVERY_SLOTS; i++)
 	{
 		LauncherDatabase *db;
-		bool		finished;
-		bool		replace;
-		RecoveryAgain again;
-		Oid			db_oid;
+		RecoverySlot slot;
 
 		if (!worker_has_ended(i))
 			continue;
@@ -350,17 +366,14 @@ reap_workers(void)
 			pfree(handles[i]);
 		handles[i] = NULL;
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
-		db_oid = Recovery->slots[i].db_oid;
-		finished = Recovery->slots[i].finished;
-		replace = Recovery->slots[i].replace;
-		again = Recovery->slots[i].again;
+		slot = Recovery->slots[i];
 		clear_slot(&Recovery->slots[i]);
 		LWLockRelease(&Recovery->lock);
 
-		db = find_database(db_oid);
-		if (db && finished)
-			database_is_done(db, again);
-		else if (db && replace)
+		db = find_database(slot.db_oid);
+		if (db && slot.finished)
+			worker_is_done(db, &slot);
+		else if (db && slot.replace)
 		{
 			/* another one that could not be started does not hold this one up */
 			db->not_before = 0;
@@ -375,46 +388,67 @@ reap_workers(void)
 	}
 }
 
-/* Start what may be started.  True if something is left for later. */
+/* Is there anything for a worker of this kind?  *later: it is to be looked at again. */
+static bool
+needs_worker(LauncherDatabase *db, bool functions, bool *later)
+{
+	bool		to_be_done = is_to_be_done(db);
+
+	*later |= !to_be_done && db->again_at != 0;
+	return functions ? !to_be_done && db->functions_left : to_be_done;
+}
+
+/* One for each database at most, so that databases go side by side.  *later: not all of them */
+static bool
+start_round(bool functions, bool *later)
+{
+	bool		started = false;
+	ListCell   *lc;
+
+	foreach(lc, databases)
+	{
+		LauncherDatabase *db = lfirst(lc);
+		int			running;
+		int			slot;
+
+		if (!needs_worker(db, functions, later))
+			continue;
+		slot = free_slot(functions, &running);
+		if (slot < 0 || running >= sofort_recovery_workers ||
+			GetCurrentTimestamp() < db->not_before || recovery_must_stay_away(db->db_oid))
+			*later = true;
+		else if (!database_is_there(db->db_oid))
+		{
+			db->done = true;
+			db->functions_left = false;
+		}
+		else if (start_worker(slot, db, functions))
+			started = true;
+		else
+			*later = true;
+	}
+	return started;
+}
+
+/*
+ * Start what may be started.  True if something is left for later.
+ *
+ * Functions of users may take as long as they like: they come last, and take nobody's
+ * place.
+ */
 static bool
 start_workers(void)
 {
-	bool		waiting = false;
-	bool		started = true;
+	bool		later = false;
+	int			running;
 
-	/* one worker per database and round, so that databases go side by side */
-	while (started)
-	{
-		ListCell   *lc;
-
-		started = false;
-		foreach(lc, databases)
-		{
-			LauncherDatabase *db = lfirst(lc);
-			int			running;
-			int			slot;
-
-			if (!is_to_be_done(db))
-			{
-				waiting |= db->again_at != 0;
-				continue;
-			}
-			slot = free_slot(&running);
-			if (slot < 0 || running >= sofort_recovery_workers ||
-				GetCurrentTimestamp() < db->not_before || recovery_must_stay_away(db->db_oid))
-			{
-				waiting = true;
-				continue;
-			}
-			if (!database_is_there(db->db_oid))
-				db->done = true;
-			else if (start_worker(slot, db))
-				started = true;
-			else
-				waiting = true;
-		}
-	}
-	return waiting;
+	while (start_round(false, &later))
+		;
+	(void) free_slot(false, &running);
+	if (running == 0)
+		while (start_round(true, &later))
+			;
+	return later;
 }
 
 /* For which databases sessions wait, in mode synchronous */
@@ -444,8 +478,12 @@ note_end(void)
 	ListCell   *lc;
 
 	foreach(lc, databases)
-		if (!((LauncherDatabase *) lfirst(lc))->done)
+	{
+		const LauncherDatabase *db = lfirst(lc);
+
+		if (!db->done || db->functions_left)
 			return;
+	}
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	if (Recovery->finished == 0)
 	{

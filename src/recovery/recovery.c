@@ -264,7 +264,7 @@ signal_workers(Oid db_oid)
 	Recovery->leave_db = db_oid;
 	Recovery->leave_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 														RECOVERY_HOLD_OFF_SECONDS * 1000);
-	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+	for (int i = 0; i < RECOVERY_SLOTS; i++)
 		if (Recovery->slots[i].db_oid == db_oid && Recovery->slots[i].pid != 0)
 		{
 			kill(Recovery->slots[i].pid, SIGTERM);
@@ -308,7 +308,7 @@ recovery_progress(RecoveryProgress *progress)
 	if (Recovery == NULL)
 		return;
 	LWLockAcquire(&Recovery->lock, LW_SHARED);
-	for (int i = 0; i < RECOVERY_MAX_WORKERS; i++)
+	for (int i = 0; i < RECOVERY_SLOTS; i++)
 		if (Recovery->slots[i].pid != 0)
 			progress->workers++;
 	progress->indexes_rebuilt = Recovery->indexes_rebuilt;

@@ -31,7 +31,9 @@ typedef struct RecoverySlot
 	pid_t		pid;			/* 0: not started yet, or ended */
 	uint32		serial;			/* of the worker for whom the slot is */
 	Oid			index;			/* being rebuilt, or InvalidOid */
+	bool		functions;		/* for indexes whose build runs functions of users, alone; else for all others */
 	bool		finished;		/* found nothing more to do in its database */
+	bool		functions_left; /* finished, but for such indexes */
 	bool		replace;		/* ended so that another one can have normal priority */
 	RecoveryAgain again;		/* finished, but there may be something to do later */
 } RecoverySlot;
@@ -81,7 +83,7 @@ typedef struct RecoveryShared
 	Oid			urgent_db;
 	Oid			urgent_index;
 
-	RecoverySlot slots[RECOVERY_MAX_WORKERS];
+	RecoverySlot slots[RECOVERY_SLOTS];
 	RecoveryDone done[RECOVERY_REMEMBERED]; /* place: indexes_rebuilt, modulo */
 } RecoveryShared;
 

@@ -43,6 +43,9 @@
 
 static int	my_slot = -1;
 
+/* This worker builds the indexes whose build runs functions of users, and no others. */
+static bool for_functions = false;
+
 static void
 leave_slot(int code, Datum arg)
 {
@@ -64,6 +67,7 @@ take_slot(int slot, uint32 serial)
 	{
 		my_slot = slot;
 		mine->pid = MyProcPid;
+		for_functions = mine->functions;
 		db_oid = mine->db_oid;
 	}
 	LWLockRelease(&Recovery->lock);
@@ -84,6 +88,9 @@ static bool some_were_locked = false;
 
 /* Nothing is left for this worker, but something may be for a later one. */
 static RecoveryAgain try_again = AGAIN_NEVER;
+
+/* ... for one that is for functions. */
+static bool functions_left = false;
 
 /* Segments in one step: some ten milliseconds */
 #define STEP_SEGMENTS	2
@@ -173,6 +180,8 @@ describe(Oid index_oid, const List *prepared, RecoveryStructure *structure)
 		(structure->partial && (stats.merging ||
 								stats.segments_claimed == stats.segments) &&
 		 !(stats.segments_done == stats.segments && !stats.merging));
+	structure->runs_functions = !heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 	structure->segments = stats.segments;
 	structure->segments_done = stats.segments_done;
 	structure->workers = stats.workers;
@@ -269,16 +278,20 @@ typedef enum StepResult
  * the moment, decides whether the database is looked at again.
  */
 static int
-count_hopeful(const RecoveryStructure *structures, int n)
+count_hopeful(RecoveryStructure *structures, int n)
 {
 	int			hopeful = 0;
 
 	try_again = some_were_locked ? AGAIN_UNTIL_DONE : AGAIN_NEVER;
+	functions_left = false;
 	for (int i = 0; i < n; i++)
 	{
+		structures[i].not_mine = structures[i].runs_functions != for_functions;
 		if (structures[i].ready)
 			continue;
-		if (!structures[i].failed)
+		if (structures[i].not_mine)
+			functions_left |= structures[i].runs_functions;
+		else if (!structures[i].failed)
 			hopeful++;
 		else if (list_member_oid(failed_for_now, structures[i].index))
 			try_again = AGAIN_UNTIL_DONE;
@@ -342,7 +355,7 @@ work(volatile Oid *index)
 	int			done;
 
 	if (hopeful == 0)
-		return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
+		return !for_functions && recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
 	for (done = 0; done < hopeful && done < LIST_INDEXES; done++)
 	{
 		StepResult	result = work_on_best(structures, n, index);
@@ -424,6 +437,9 @@ rebuild_database(Datum arg)
 	if (!OidIsValid(db_oid) || recovery_must_stay_away(db_oid))
 		return;
 
+	/* a function can catch that it is cancelled, and go on */
+	if (for_functions)
+		pqsignal(SIGTERM, die);
 	BackgroundWorkerInitializeConnectionByOid(db_oid, InvalidOid, BGWORKER_BYPASS_ALLOWCONN);
 	while ((result = step()) != STEP_NOTHING_LEFT)
 	{
@@ -449,6 +465,7 @@ rebuild_database(Datum arg)
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->slots[my_slot].finished = true;
 	Recovery->slots[my_slot].again = try_again;
+	Recovery->slots[my_slot].functions_left = functions_left;
 	LWLockRelease(&Recovery->lock);
 }
 

@@ -29,6 +29,9 @@ extern int	sofort_recovery_benefit;
 
 #define RECOVERY_MAX_WORKERS 32
 
+/* As many again for indexes whose build runs functions of users */
+#define RECOVERY_SLOTS (2 * RECOVERY_MAX_WORKERS)
+
 /*
  * From _PG_init, only while shared_preload_libraries are loaded: defines the
  * GUCs and registers the launcher.
@@ -79,6 +82,8 @@ typedef struct RecoveryStructure
 	bool		failed;			/* this worker tried, and got an error */
 	bool		busy;			/* others have claimed all that is left of it */
 	bool		partial;		/* it can be worked on in steps */
+	bool		runs_functions; /* of its owner, as it has expressions or a predicate */
+	bool		not_mine;		/* this worker leaves it to others for that reason, or for its lack */
 	uint32		segments;		/* of 65,536 rows each */
 	uint32		segments_done;
 	int			workers;		/* processes that work on it now */
@@ -113,8 +118,8 @@ typedef struct RecoveryStep
 
 /*
  * Called by a worker before each step: which one shall it work on (its number),
- * or -1: on none now; it asks again in a moment.  Never one that is ready, has failed
- * or is busy.  In a transaction with a snapshot.
+ * or -1: on none now; it asks again in a moment.  Never one that is ready, has failed,
+ * is busy or not this worker's.  In a transaction with a snapshot.
  */
 typedef int (*RecoveryChooser) (RecoveryStructure *structures, int n, RecoveryStep *step);
 
