@@ -224,8 +224,8 @@ COMMENT ON COLUMN tables.store_id IS 'id of its data in the pool; null if the po
 COMMENT ON COLUMN tables.live_rows IS 'rows (estimate)';
 COMMENT ON COLUMN tables.dead_rows IS 'dead row versions (estimate)';
 COMMENT ON COLUMN tables.blocks IS 'virtual blocks of up to 256 row versions';
-COMMENT ON COLUMN tables.pool_bytes IS 'bytes in the pool, dictionaries and long values included';
-COMMENT ON COLUMN tables.dram_bytes IS 'bytes in DRAM, without indexes';
+COMMENT ON COLUMN tables.pool_bytes IS 'bytes in the pool, dictionaries and long values included; null if row security hides rows from the user';
+COMMENT ON COLUMN tables.dram_bytes IS 'bytes in DRAM, without indexes; null if row security hides rows from the user';
 
 CREATE FUNCTION relation_size(regclass) RETURNS bigint
 AS 'MODULE_PATHNAME', 'sofort_relation_size' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -270,8 +270,8 @@ COMMENT ON COLUMN columns.column_name IS 'name of the column';
 COMMENT ON COLUMN columns.type IS 'type with which the values are stored';
 COMMENT ON COLUMN columns.encoding IS 'plain, narrow, dictionary, inline, reference or absent, in the current shape';
 COMMENT ON COLUMN columns.width IS 'bytes per row';
-COMMENT ON COLUMN columns.dictionary_entries IS 'values in the dictionary, also those that no row uses; null if it has none';
-COMMENT ON COLUMN columns.dictionary_bytes IS 'bytes of the dictionary in the pool, with its index if that is there; null if it has none';
+COMMENT ON COLUMN columns.dictionary_entries IS 'values in the dictionary, also those that no row uses; null if it has none, or row security hides rows from the user';
+COMMENT ON COLUMN columns.dictionary_bytes IS 'bytes of the dictionary in the pool, with its index if that is there; null as dictionary_entries';
 COMMENT ON COLUMN columns.dictionary_placement IS
     'where the index of the dictionary lies. dram: in memory, rebuilt after a start; pmem: in the pool; hybrid: in the pool, the latest values in memory; null if it has none';
 COMMENT ON COLUMN columns.reason IS 'why the column is stored in this way';

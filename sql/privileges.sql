@@ -95,6 +95,24 @@ SET ROLE s_reader;
 SELECT * FROM s_priv;
 SELECT * FROM s_priv WHERE id = 1;
 RESET ROLE;
+-- what grows by each value that is new says whether a hidden row has it
+CREATE TABLE s_coded (id int, email text) USING sofort;
+INSERT INTO s_coded SELECT i, 'user ' || i % 10 FROM generate_series(1, 5000) i;
+GRANT SELECT, INSERT ON s_coded TO s_reader;
+ALTER TABLE s_coded ENABLE ROW LEVEL SECURITY;
+CREATE POLICY p ON s_coded TO s_reader USING (id > 4999) WITH CHECK (true);
+SET ROLE s_reader;
+BEGIN;
+INSERT INTO s_coded VALUES (6000, 'user 5'), (6001, 'a guess');
+ROLLBACK;
+SELECT encoding, dictionary_entries, dictionary_bytes FROM sofort.columns WHERE relation = 's_coded'::regclass AND attnum = 2;
+SELECT live_rows, pool_bytes, dram_bytes FROM sofort.tables WHERE relation = 's_coded'::regclass;
+RESET ROLE;
+SET ROLE s_monitor;
+SELECT encoding, dictionary_entries, dictionary_bytes > 0 AS has_bytes FROM sofort.columns WHERE relation = 's_coded'::regclass AND attnum = 2;
+SELECT live_rows, pool_bytes > 0 AS has_bytes FROM sofort.tables WHERE relation = 's_coded'::regclass;
+RESET ROLE;
+DROP TABLE s_coded;
 -- index expressions run as the owner of the table when somebody verifies
 CREATE FUNCTION s_who(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE WARNING 'as %', current_user; RETURN $1; END $$;
 CREATE TABLE s_expr (i int) USING sofort;

@@ -155,6 +155,25 @@ CREATE INDEX ON s_pattern USING sofort_index (d text_pattern_ops);
 ALTER TABLE s_pattern ALTER d TYPE text COLLATE s_no_case;
 DROP TABLE s_pattern;
 DROP COLLATION s_no_case;
+-- what changes the access method of an index by the way, under a savepoint, if the index is of this transaction
+CREATE TABLE s_whole (id int PRIMARY KEY) PARTITION BY RANGE (id);
+BEGIN;
+CREATE TABLE s_part (LIKE s_whole INCLUDING ALL) USING sofort;
+SAVEPOINT s;
+ALTER TABLE s_whole ATTACH PARTITION s_part FOR VALUES FROM (1) TO (9);
+ROLLBACK;
+BEGIN;
+CREATE TABLE s_checked (id int PRIMARY KEY CHECK (id > 0)) USING sofort;
+SAVEPOINT s;
+ALTER TABLE s_checked ALTER id TYPE bigint;
+ROLLBACK;
+BEGIN;
+CREATE TABLE s_using (id int NOT NULL) USING sofort;
+CREATE UNIQUE INDEX s_using_id ON s_using USING sofort_index (id);
+SAVEPOINT s;
+ALTER TABLE s_using ADD CONSTRAINT s_using_key UNIQUE USING INDEX s_using_id;
+ROLLBACK;
+DROP TABLE s_whole;
 -- the extension cannot go while its tables are there
 \set VERBOSITY terse
 DROP EXTENSION sofort;

@@ -35,6 +35,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/timestamp.h"
 #include "utils/xid8.h"
 
@@ -151,6 +152,17 @@ monitor_may_see_relation(Oid relid)
 		pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
 }
 
+/*
+ * May the user see numbers that depend on values of rows which policies hide from him?
+ * A value that is new to a dictionary makes it grow, even if its insertion is rolled back.
+ */
+static bool
+may_see_sizes(Oid relid)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		check_enable_rls(relid, InvalidOid, true) != RLS_ENABLED;
+}
+
 /* The table with AccessShareLock if it is ours and may be seen, else NULL. */
 static Relation
 open_visible_table(Oid relid)
@@ -191,16 +203,24 @@ sofort_table_info(PG_FUNCTION_ARGS)
 		values[3] = Int64GetDatum((int64) stats.nblocks);
 		values[4] = Int64GetDatum((int64) stats.bytes_pool);
 		values[5] = Int64GetDatum((int64) stats.bytes_dram);
+		nulls[4] = nulls[5] = !may_see_sizes(RelationGetRelid(rel));
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	relation_close(rel, AccessShareLock);
 	return (Datum) 0;
 }
 
+typedef struct ColumnOutput
+{
+	ReturnSetInfo *rsinfo;
+	bool		sizes;			/* may be seen */
+} ColumnOutput;
+
 static void
 put_column(void *arg, const StoreColumnInfo *info)
 {
-	ReturnSetInfo *rsinfo = arg;
+	ColumnOutput *output = arg;
+	ReturnSetInfo *rsinfo = output->rsinfo;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {0};
 	/* perhaps in older blocks only */
@@ -215,7 +235,7 @@ put_column(void *arg, const StoreColumnInfo *info)
 	values[3] = Int32GetDatum(info->width);
 	values[4] = Int64GetDatum((int64) info->dictionary_entries);
 	values[5] = Int64GetDatum((int64) info->dictionary_bytes);
-	nulls[4] = nulls[5] = !has_dictionary;
+	nulls[4] = nulls[5] = !has_dictionary || !output->sizes;
 	if (info->reason)
 		values[6] = CStringGetTextDatum(info->reason);
 	else
@@ -231,13 +251,15 @@ sofort_column_info(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = begin_set(fcinfo);
 	Relation	rel = open_visible_table(PG_GETARG_OID(0));
+	ColumnOutput output = {.rsinfo = rsinfo};
 	StoreHeader *store;
 
 	if (rel == NULL)
 		return (Datum) 0;
+	output.sizes = may_see_sizes(RelationGetRelid(rel));
 	store = pool_status() == POOL_READY ? store_find(relation_locator(rel)) : NULL;
 	if (store)
-		store_visit_columns(store, put_column, rsinfo);
+		store_visit_columns(store, put_column, &output);
 	relation_close(rel, AccessShareLock);
 	return (Datum) 0;
 }

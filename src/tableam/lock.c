@@ -192,6 +192,13 @@ tableam_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 	TM_Result	result;
 
 	tmfd->traversed = false;
+	/* the executor keeps such rows as heap tuples, and loses the row id of ours: "gone" would be wrong */
+	if (!row_tid_is_valid(tid))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot lock a row of \"%s\" that a scan has put in order of its distance",
+						RelationGetRelationName(rel)),
+				 errhint("Find the keys of the rows in a subquery, and lock the rows by their keys.")));
 	txn_begin_write();
 	store = store_open(rel);
 	if (!tableam_locate(store, tid, &ref))
