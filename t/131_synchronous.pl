@@ -1,6 +1,7 @@
 # Recovery mode synchronous: who needs an index after a start waits until all are
-# there; and nobody waits for what cannot come. Functions of users, which may never
-# return, hold up nobody but who needs their indexes, in all modes.
+# there, but not for what comes after them; and nobody waits for what cannot come.
+# Functions of users, which may never return, hold up nobody but who needs their indexes,
+# in all modes.
 use strict;
 use warnings;
 
@@ -141,6 +142,34 @@ sql("ROLLBACK PREPARED 'p'");
 is(sql('SET enable_seqscan = off; SELECT id FROM c WHERE id = 1', 'other'), '1', 'another database');
 ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), 'recovery ends');
 is($node->verify_problems, '', 'verify');
+
+# ---- what comes after the indexes ----
+
+# (COPY: statements that write would have the dictionary built with the index)
+my $file = $node->basedir . '/values';
+sql(qq{
+	CREATE TABLE large (id int PRIMARY KEY, name text) USING sofort;
+	COPY (SELECT i, 'a name that is not short at all ' || i % CASE WHEN i < 4000 THEN 10 ELSE 1500 END FROM generate_series(1, 8000) i) TO '$file';
+	COPY large FROM '$file';
+	CREATE SCHEMA small});
+sql(join(';', map { "CREATE TABLE small.t$_ (id int PRIMARY KEY) USING sofort" } 1 .. 300));
+my $tables = sql(q{SELECT count(*) FROM pg_class JOIN pg_am a ON a.oid = relam WHERE amname = 'sofort' AND relkind = 'r'});
+set('sofort.recovery_workers = 0');
+$node->kill9;
+$node->start;
+$node->arm('dictionary-built', 'wait');
+$node->arm($_, 'wait', 1_000_000) for qw(recovery-indexes-listed recovery-table-seen-to);	# (they count)
+set('sofort.recovery_workers = 1');
+ok($node->wait_at('dictionary-built'), 'a worker stands still in a dictionary');
+is($node->error_of("SET statement_timeout = '10s'; $by_index"), '', 'nobody waits for those when all indexes are there');
+set('sofort.recovery_workers = 2');
+ok($node->wait_until("SELECT sofort_test.passages('recovery-table-seen-to') > 290"), 'another one does what is left');
+$node->disarm('dictionary-built');
+ok($node->wait_until("SELECT phase = 'finished' FROM sofort.recovery"), 'recovery ends');
+cmp_ok(sql("SELECT sofort_test.passages('recovery-table-seen-to')"), '<=', $tables, 'each table was seen to once');
+cmp_ok(sql("SELECT sofort_test.passages('recovery-indexes-listed')"), '<', 150, 'without a list of all indexes for each');
+$node->disarm($_) for qw(recovery-indexes-listed recovery-table-seen-to);
+sql("DROP SCHEMA small CASCADE; DROP TABLE large");
 
 # A DROP DATABASE that was cut short leaves one that nobody can connect to: it is none of ours, until it is dropped
 sql("UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'other'");

@@ -19,19 +19,33 @@
 #include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/store/store.h"
 #include "sofort/store/workload.h"
 #include "storage/lmgr.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "recovery_internal.h"
 
 /* Values: smaller ones are built by the first writer without notice */
 #define LARGE_DICTIONARY	1000
 
-/* Tables that this worker has seen to, in TopMemoryContext */
+/* One step for the tables that come in the end */
+#define STEP_MILLISECONDS	100
+
+/* So many relations stay in the caches of the process. */
+#define CACHED_TABLES		1000
+
+/* Tables that this worker has seen to because they are written to, in TopMemoryContext */
 static List *seen = NIL;
+
+/* The other tables, in TopMemoryContext, and how far this worker is */
+static List *others = NIL;
+static int	next_other = 0;
+static bool listed = false;
 
 static void
 note_seen(Oid table)
@@ -78,7 +92,10 @@ build(Oid table)
 		return;
 	rel = try_relation_open(table, NoLock);
 	if (rel == NULL)
-		return;					/* (the lock goes with the transaction) */
+	{
+		UnlockRelationOid(table, AccessShareLock);
+		return;
+	}
 	(void) store_build_dictionaries(store_open(rel), LARGE_DICTIONARY);
 	relation_close(rel, AccessShareLock);
 }
@@ -100,28 +117,73 @@ is_store(Form_pg_class form, Oid am)
 		(form->relkind == RELKIND_RELATION || form->relkind == RELKIND_MATVIEW);
 }
 
-bool
-recovery_build_other_dictionaries(volatile Oid *working_on)
+/* Collected once: the worker sees to many of them in a step. */
+static void
+list_others(void)
 {
 	Oid			am = get_table_am_oid("sofort", true);
 	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
 	TableScanDesc scan = table_beginscan_catalog(pg_class, 0, NULL);
-	Oid			table = InvalidOid;
 	HeapTuple	tuple;
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	while (!OidIsValid(table) && (tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
 		if (is_store(form, am) && !list_member_oid(seen, form->oid))
-			table = form->oid;
+			others = lappend_oid(others, form->oid);
 	}
+	MemoryContextSwitchTo(old);
+	list_sort(others, list_oid_cmp);
 	table_endscan(scan);
 	table_close(pg_class, AccessShareLock);
-	if (!OidIsValid(table))
+	listed = true;
+}
+
+/*
+ * Is it for this worker?  All workers of the database go through their lists in the same
+ * order, and say in all of their slots how far they are.
+ */
+static bool
+claim(Oid table)
+{
+	bool		mine = true;
+
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < (int) lengthof(Recovery->slots) && mine; i++)
+		mine = Recovery->slots[i].db_oid != MyDatabaseId ||
+			Recovery->slots[i].tables_seen_to < table;
+	for (int i = 0; i < (int) lengthof(Recovery->slots) && mine; i++)
+		if (Recovery->slots[i].db_oid == MyDatabaseId)
+			Recovery->slots[i].tables_seen_to = table;
+	LWLockRelease(&Recovery->lock);
+	return mine;
+}
+
+bool
+recovery_build_other_dictionaries(volatile Oid *working_on)
+{
+	TimestampTz began = GetCurrentTimestamp();
+
+	if (!listed)
+		list_others();
+	if (next_other == list_length(others))
 		return false;
-	note_seen(table);
-	*working_on = table;
-	build(table);
+	while (next_other < list_length(others) &&
+		   !TimestampDifferenceExceeds(began, GetCurrentTimestamp(), STEP_MILLISECONDS))
+	{
+		Oid			table = list_nth_oid(others, next_other++);
+
+		/* what this process keeps of tables that it has opened is of no more use */
+		if (next_other % CACHED_TABLES == 0)
+			InvalidateSystemCaches();
+		if (!claim(table))
+			continue;
+		*working_on = table;
+		build(table);
+		SOFORT_STOP("recovery-table-seen-to");
+		CHECK_FOR_INTERRUPTS();
+	}
 	return true;
 }

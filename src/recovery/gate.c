@@ -17,6 +17,7 @@
 #include "pgstat.h"
 #include "sofort/indexam/indexam.h"
 #include "storage/condition_variable.h"
+#include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/timestamp.h"
@@ -136,4 +137,15 @@ recovery_set_awaited(const Oid *databases, int n)
 	memcpy(Recovery->awaited, databases, Min(n, RECOVERY_AWAITED) * sizeof(Oid));
 	LWLockRelease(&Recovery->lock);
 	ConditionVariableBroadcast(&Recovery->gate);
+}
+
+/* (the launcher keeps the list) */
+void
+recovery_indexes_are_done(int slot)
+{
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (!Recovery->slots[slot].indexes_done && Recovery->launcher != NULL)
+		SetLatch(Recovery->launcher);
+	Recovery->slots[slot].indexes_done = true;
+	LWLockRelease(&Recovery->lock);
 }

@@ -42,6 +42,7 @@ typedef struct LauncherDatabase
 	bool		done;			/* but for functions_left */
 	bool		functions_left; /* indexes whose build runs functions of users */
 	bool		failed;			/* a worker could not finish it: nobody waits for that */
+	bool		indexes_done;	/* nor for what a worker does besides */
 	TimestampTz not_before;		/* of the next worker, after one failed */
 	TimestampTz again_at;		/* done, but to be looked at again; 0: no more */
 	int			again_after;	/* milliseconds; the next time twice as many */
@@ -235,6 +236,8 @@ clear_slot(RecoverySlot *slot)
 	slot->pid = 0;
 	slot->index = InvalidOid;
 	slot->functions = slot->functions_left = false;
+	slot->indexes_done = false;
+	slot->tables_seen_to = InvalidOid;
 	slot->finished = slot->replace = false;
 	slot->again = AGAIN_NEVER;
 }
@@ -451,6 +454,24 @@ start_workers(void)
 	return later;
 }
 
+/* Workers go on when the indexes are there: that is not waited for. */
+static void
+note_indexes_done(void)
+{
+	ListCell   *lc;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	foreach(lc, databases)
+	{
+		LauncherDatabase *db = lfirst(lc);
+
+		for (int i = 0; i < (int) lengthof(Recovery->slots); i++)
+			if (Recovery->slots[i].db_oid == db->db_oid && Recovery->slots[i].indexes_done)
+				db->indexes_done = true;
+	}
+	LWLockRelease(&Recovery->lock);
+}
+
 /* For which databases sessions wait, in mode synchronous */
 static void
 tell_awaited(void)
@@ -459,12 +480,13 @@ tell_awaited(void)
 	int			n = 0;
 	ListCell   *lc;
 
+	note_indexes_done();
 	foreach(lc, databases)
 	{
 		LauncherDatabase *db = lfirst(lc);
 
-		if (!db->done && !db->failed && sofort_recovery_mode == RECOVERY_SYNCHRONOUS &&
-			sofort_recovery_workers > 0)
+		if (!db->done && !db->failed && !db->indexes_done &&
+			sofort_recovery_mode == RECOVERY_SYNCHRONOUS && sofort_recovery_workers > 0)
 			awaited[n++] = db->db_oid;
 	}
 	recovery_set_awaited(awaited, n);

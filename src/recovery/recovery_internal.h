@@ -32,6 +32,8 @@ typedef struct RecoverySlot
 	uint32		serial;			/* of the worker for whom the slot is */
 	Oid			index;			/* being rebuilt, or InvalidOid */
 	bool		functions;		/* for indexes whose build runs functions of users, alone; else for all others */
+	bool		indexes_done;	/* of its database: nobody waits for what it does now */
+	Oid			tables_seen_to; /* up to this one; the same for all workers of a database */
 	bool		finished;		/* found nothing more to do in its database */
 	bool		functions_left; /* finished, but for such indexes */
 	bool		replace;		/* ended so that another one can have normal priority */
@@ -105,8 +107,8 @@ extern void recovery_show_index(int slot, Oid index);
 
 /*
  * In a transaction of a worker: the dictionaries of a table, if the workload writes to
- * it; those of any table that is left, false if none is.  *working_on: its table, for
- * the handling of errors.
+ * it; those of the other tables, as many as fit a step, false if none is left.
+ * *working_on: the table, for the handling of errors.
  */
 extern void recovery_build_written_dictionaries(Oid table, volatile Oid *working_on);
 extern bool recovery_build_other_dictionaries(volatile Oid *working_on);
@@ -139,6 +141,9 @@ extern void recovery_pass_gate(void);
 
 /* The databases whose indexes are being rebuilt; the others' sessions may go on. */
 extern void recovery_set_awaited(const Oid *databases, int n);
+
+/* The worker in this slot has no index left that anybody is to wait for. */
+extern void recovery_indexes_are_done(int slot);
 
 /* ---- idle.c ---- */
 

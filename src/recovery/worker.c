@@ -25,6 +25,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/pmem/fault.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -85,6 +86,9 @@ static List *failed_for_memory = NIL;
 
 /* Others had an index to themselves when this worker last looked. */
 static bool some_were_locked = false;
+
+/* It needs no look at the indexes any more. */
+static bool indexes_done = false;
 
 /* Nothing is left for this worker, but something may be for a later one. */
 static RecoveryAgain try_again = AGAIN_NEVER;
@@ -205,6 +209,7 @@ recovery_find_structures(RecoveryStructure **structures)
 	int			max = 64;
 
 	some_were_locked = false;
+	SOFORT_STOP("recovery-indexes-listed");
 	*structures = palloc(max * sizeof(RecoveryStructure));
 	pg_class = table_open(RelationRelationId, AccessShareLock);
 	scan = table_beginscan_catalog(pg_class, 0, NULL);
@@ -341,22 +346,13 @@ work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 	return STEP_DONE;
 }
 
-/*
- * In a transaction.  The list of all indexes costs some 10 us for each of them, so while
- * they are small several are rebuilt with one.
- */
+/* On indexes, as many as fit the use of one list */
 static StepResult
-work(volatile Oid *index)
+work_on_indexes(RecoveryStructure *structures, int n, int hopeful, volatile Oid *index)
 {
-	RecoveryStructure *structures;
-	int			n = recovery_find_structures(&structures);
-	int			hopeful = count_hopeful(structures, n);
 	TimestampTz began = GetCurrentTimestamp();
-	int			done;
 
-	if (hopeful == 0)
-		return !for_functions && recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
-	for (done = 0; done < hopeful && done < LIST_INDEXES; done++)
+	for (int done = 0; done < hopeful && done < LIST_INDEXES; done++)
 	{
 		StepResult	result = work_on_best(structures, n, index);
 
@@ -366,6 +362,30 @@ work(volatile Oid *index)
 			break;
 	}
 	return STEP_DONE;
+}
+
+/*
+ * In a transaction.  The list of all indexes costs some 10 us for each of them, so while
+ * they are small several are rebuilt with one; and when all are there, no more is made,
+ * but to find those that others had to themselves.
+ */
+static StepResult
+work(volatile Oid *index)
+{
+	if (!indexes_done)
+	{
+		RecoveryStructure *structures;
+		int			n = recovery_find_structures(&structures);
+		int			hopeful = count_hopeful(structures, n);
+
+		if (hopeful > 0)
+			return work_on_indexes(structures, n, hopeful, index);
+		if (for_functions)
+			return STEP_NOTHING_LEFT;
+		recovery_indexes_are_done(my_slot);
+		indexes_done = !some_were_locked;
+	}
+	return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
 }
 
 /* Is the error about the moment, not about the index? */
