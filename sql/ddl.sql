@@ -204,3 +204,10 @@ SELECT * FROM s_de;
 SELECT pg_relation_filepath('s_de') IS NOT NULL;
 LOCK TABLE s_de IN ACCESS EXCLUSIVE MODE;
 SELECT * FROM sofort.verify('s_d');
+-- a drop shuts others out of the slabs in which the table has something, not of all that small tables share
+DO $$ BEGIN FOR i IN 1..400 LOOP EXECUTE format('CREATE TABLE s_slab_%s (a int, b text) USING sofort', i); EXECUTE format('INSERT INTO s_slab_%s VALUES (1, %L)', i, i); END LOOP; END $$;
+SELECT sofort_test.arm('pmem-shared-slab-locked', 'wait', 1000000000);
+DROP TABLE s_slab_200;
+SELECT CASE WHEN n BETWEEN 1 AND 8 THEN 'few' ELSE n::text END FROM sofort_test.passages('pmem-shared-slab-locked') n;
+SELECT sofort_test.disarm('pmem-shared-slab-locked');
+DO $$ BEGIN FOR i IN 1..400 LOOP EXECUTE format('DROP TABLE IF EXISTS s_slab_%s', i); END LOOP; END $$;

@@ -410,6 +410,27 @@ slab_give_back(PMPtr target, AllocIntent *intent)
 }
 
 /*
+ * Nobody takes slots for an owner that is dropped; but others free theirs, and a slab
+ * that is empty must not be read any more: so not without the lock.
+ */
+static bool
+owner_has_slots(int extent, uint32 granule, uint64 word, StoreId owner)
+{
+	int			class = (int) SEGWORD_COUNT(word);
+	LWLock	   *lock = set_lock(set_key(PM_OWNER_SHARED, class));
+	const uint64 *owners = slab_header(extent, granule)->owner;
+	uint64		wanted = PM_SEAL_ID(owner);
+	bool		found = false;
+
+	LWLockAcquire(lock, LW_SHARED);
+	if (segment_word(extent, granule) == word)
+		for (int i = 0; i < slab_class_slots(class) && !found; i++)
+			found = owners[i] == wanted;
+	LWLockRelease(lock);
+	return found;
+}
+
+/*
  * Free the slots of one owner in a shared slab: flushed, not drained.  A slot may
  * be taken at once: its new owner overwrites the very word, and drains that.
  * again: nor are those durably free that a killed process has freed.
@@ -424,7 +445,11 @@ slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 	uint32		n = 0;
 	uint32		i;
 
+	/* (words that a killed process has zeroed say nothing: they are flushed again) */
+	if (!again && !owner_has_slots(extent, granule, word, owner))
+		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	SOFORT_STOP("pmem-shared-slab-locked");
 	if (segment_word(extent, granule) == word &&
 		SEGWORD_STATE(word) == SEGWORD_SLAB && SEGWORD_OWNER(word) == PM_OWNER_SHARED)
 	{
