@@ -180,3 +180,13 @@ SELECT pg_stat_get_tuples_updated('s_freed'::regclass), pg_stat_get_dead_tuples(
 DO $$ BEGIN FOR i IN 1..3000 LOOP INSERT INTO s_freed VALUES (i + 10000, 0); COMMIT; DELETE FROM s_freed WHERE id = i + 10000; COMMIT; END LOOP; END $$;
 SELECT pg_stat_force_next_flush();
 SELECT pg_stat_get_tuples_deleted('s_freed'::regclass), pg_stat_get_dead_tuples('s_freed'::regclass) < 500;
+-- stores of lost tables are looked for once in a while, not by each process anew
+SELECT sofort_test.arm('store-orphans-sought', 'wait', 1000000000);
+SELECT current_database() AS db \gset
+VACUUM s_freed;
+\c :db
+VACUUM reg_vacuum.s_freed;
+\c :db
+VACUUM reg_vacuum.s_freed;
+SELECT sofort_test.passages('store-orphans-sought') <= 1 AS once;
+SELECT sofort_test.disarm('store-orphans-sought');

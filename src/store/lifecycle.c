@@ -173,6 +173,7 @@ store_collect_orphans(void)
 
 	pool_require();
 	txn_resolve_leftovers();
+	SOFORT_STOP("store-orphans-sought");
 	list = registry_list(is_old, NULL, &n);
 	for (i = 0; i < n; i++)
 	{

@@ -17,6 +17,7 @@
 #include "sofort/store/store_internal.h"
 #include "sofort/store/workload.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #define REGISTRY_BUCKETS	8192
 #define HORIZON_PERIOD		256 /* uses between two refreshes */
@@ -33,6 +34,7 @@ typedef struct StoreRegistry
 {
 	pg_atomic_uint64 version;	/* changes with every store made or dropped */
 	DatabaseHorizon horizons[NHORIZONS];	/* those that came first */
+	pg_atomic_uint64 orphans_sought;	/* when; 0: not in this life */
 	uint64		nstores;
 	uint64		free_slots;		/* unused entries below pm_vector_count(&stores) */
 	uint64		free_from;		/* none below this one */
@@ -279,6 +281,7 @@ store_startup(void)
 		pg_atomic_init_u32(&Registry->horizons[i].database, InvalidOid);
 		pg_atomic_init_u64(&Registry->horizons[i].horizon, 0);
 	}
+	pg_atomic_init_u64(&Registry->orphans_sought, 0);
 	txn_register_store_ops(&StoreOps);
 	workload_startup();
 	if (pool_status() != POOL_READY)
@@ -324,6 +327,22 @@ store_startup(void)
 		node->emptied = emptied;
 	}
 	/* drained by txn_startup() */
+}
+
+/*
+ * Kept in shared memory, because each autovacuum worker is a new process.  (A clock that
+ * was set back makes it due.)
+ */
+bool
+store_orphans_are_due(int milliseconds)
+{
+	uint64		last = pg_atomic_read_u64(&Registry->orphans_sought);
+	TimestampTz now = GetCurrentTimestamp();
+
+	if ((TimestampTz) last <= now &&
+		!TimestampDifferenceExceeds((TimestampTz) last, now, milliseconds))
+		return false;
+	return pg_atomic_compare_exchange_u64(&Registry->orphans_sought, &last, (uint64) now);
 }
 
 uint64

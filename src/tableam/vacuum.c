@@ -315,13 +315,10 @@ update_statistics(VacuumState *vac, TransactionId oldest_xmin, MultiXactId oldes
 static void
 collect_orphans_now_and_then(void)
 {
-	static TimestampTz last = 0;
-	TimestampTz now = GetCurrentTimestamp();
 	int			n;
 
-	if (last != 0 && !TimestampDifferenceExceeds(last, now, ORPHAN_INTERVAL_MS))
+	if (!store_orphans_are_due(ORPHAN_INTERVAL_MS))
 		return;
-	last = now;
 	n = store_collect_orphans();
 	if (n > 0)
 		ereport(LOG,

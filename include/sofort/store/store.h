@@ -275,6 +275,9 @@ extern int	store_drop_database(Oid db_oid, bool also_new);
  * many.  Called by VACUUM now and then and by sofort.verify_pool's caller. */
 extern int	store_collect_orphans(void);
 
+/* Has no process been told so for that long?  Then the caller is to collect them. */
+extern bool store_orphans_are_due(int milliseconds);
+
 /* Databases that have tables; also_new: also those made since the server started */
 extern List *store_databases(bool also_new);
 
