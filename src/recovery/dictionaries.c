@@ -141,6 +141,13 @@ list_others(void)
 	listed = true;
 }
 
+/* Does it go through the tables of this database? */
+static bool
+is_of_our_kind(const RecoverySlot *slot)
+{
+	return slot->db_oid == MyDatabaseId && !slot->functions;
+}
+
 /*
  * Is it for this worker?  All workers of the database go through their lists in the same
  * order, and say in all of their slots how far they are.
@@ -152,10 +159,10 @@ claim(Oid table)
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < (int) lengthof(Recovery->slots) && mine; i++)
-		mine = Recovery->slots[i].db_oid != MyDatabaseId ||
+		mine = !is_of_our_kind(&Recovery->slots[i]) ||
 			Recovery->slots[i].tables_seen_to < table;
 	for (int i = 0; i < (int) lengthof(Recovery->slots) && mine; i++)
-		if (Recovery->slots[i].db_oid == MyDatabaseId)
+		if (is_of_our_kind(&Recovery->slots[i]))
 			Recovery->slots[i].tables_seen_to = table;
 	LWLockRelease(&Recovery->lock);
 	return mine;

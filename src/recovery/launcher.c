@@ -235,9 +235,9 @@ clear_slot(RecoverySlot *slot)
 	slot->db_oid = InvalidOid;
 	slot->pid = 0;
 	slot->index = InvalidOid;
-	slot->functions = slot->functions_left = false;
 	slot->indexes_done = false;
 	slot->tables_seen_to = InvalidOid;
+	slot->functions = slot->functions_left = false;
 	slot->finished = slot->replace = false;
 	slot->again = AGAIN_NEVER;
 }

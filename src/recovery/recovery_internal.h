@@ -31,9 +31,9 @@ typedef struct RecoverySlot
 	pid_t		pid;			/* 0: not started yet, or ended */
 	uint32		serial;			/* of the worker for whom the slot is */
 	Oid			index;			/* being rebuilt, or InvalidOid */
-	bool		functions;		/* for indexes whose build runs functions of users, alone; else for all others */
 	bool		indexes_done;	/* of its database: nobody waits for what it does now */
-	Oid			tables_seen_to; /* up to this one; the same for all workers of a database */
+	Oid			tables_seen_to; /* up to this one; the same for all workers of a database but those for functions */
+	bool		functions;		/* for indexes whose build runs functions of users, alone; else for all others */
 	bool		finished;		/* found nothing more to do in its database */
 	bool		functions_left; /* finished, but for such indexes */
 	bool		replace;		/* ended so that another one can have normal priority */
