@@ -409,6 +409,12 @@ slab_give_back(PMPtr target, AllocIntent *intent)
 	LWLockRelease(lock);
 }
 
+static inline bool
+is_shared_slab(uint64 word)
+{
+	return SEGWORD_STATE(word) == SEGWORD_SLAB && SEGWORD_OWNER(word) == PM_OWNER_SHARED;
+}
+
 /*
  * Nobody takes slots for an owner that is dropped; but others free theirs, and a slab
  * that is empty must not be read any more: so not without the lock.
@@ -423,7 +429,7 @@ owner_has_slots(int extent, uint32 granule, uint64 word, StoreId owner)
 	bool		found = false;
 
 	LWLockAcquire(lock, LW_SHARED);
-	if (segment_word(extent, granule) == word)
+	if (segment_word(extent, granule) == word && is_shared_slab(word))
 		for (int i = 0; i < slab_class_slots(class) && !found; i++)
 			found = owners[i] == wanted;
 	LWLockRelease(lock);
@@ -450,8 +456,7 @@ slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	SOFORT_STOP("pmem-shared-slab-locked");
-	if (segment_word(extent, granule) == word &&
-		SEGWORD_STATE(word) == SEGWORD_SLAB && SEGWORD_OWNER(word) == PM_OWNER_SHARED)
+	if (segment_word(extent, granule) == word && is_shared_slab(word))
 	{
 		for (i = 0; i < (uint32) slab_class_slots(class); i++)
 		{
