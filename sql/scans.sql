@@ -146,14 +146,3 @@ DELETE FROM s_n WHERE id < 5;
 FETCH ALL FROM h;
 CLOSE h;
 SELECT * FROM sofort.verify('s_n');
--- in order of a distance that the index knows roughly; locked
-CREATE TABLE s_shape (id int, p polygon) USING sofort;
-INSERT INTO s_shape SELECT i, format('((%s,0),(%s,9),(%s,0))', i * 10, i * 10 + 9, i * 10 + 9)::polygon FROM generate_series(1, 3000) i;
-CREATE INDEX ON s_shape USING gist (p);
-ANALYZE s_shape;
-SET enable_seqscan = off;
-EXPLAIN (COSTS OFF) SELECT id FROM s_shape ORDER BY p <-> point(15000, 4) LIMIT 3 FOR UPDATE;
-SELECT id FROM s_shape ORDER BY p <-> point(15000, 4) LIMIT 3 FOR UPDATE;
-WITH u AS (UPDATE s_shape SET id = -id WHERE ctid IN (SELECT ctid FROM s_shape ORDER BY p <-> point(15000, 4) LIMIT 3) RETURNING id) SELECT * FROM u ORDER BY id;
-RESET enable_seqscan;
-DROP TABLE s_shape;

@@ -125,6 +125,23 @@ is($node->error_of('SELECT FROM two WHERE id = 1 FOR SHARE NOWAIT'), '55P03: cou
 is($node->safe_psql('postgres', 'SELECT id FROM two ORDER BY id FOR UPDATE SKIP LOCKED'), "2\n3", 'SKIP LOCKED');
 $holder->query_safe('COMMIT');
 $holder->quit;
+
+# ---- rows in order of a distance that the index knows roughly: PostgreSQL 15.20 keeps their row ids, 18.6 does
+# not; then they cannot be locked, and must not be taken for gone ----
+$node->safe_psql('postgres', q{CREATE TABLE shape (id int, p polygon) USING sofort;
+	INSERT INTO shape SELECT i, format('((%s,0),(%s,9),(%s,0))', i * 10, i * 10 + 9, i * 10 + 9)::polygon FROM generate_series(1, 3000) i;
+	CREATE INDEX ON shape USING gist (p); ANALYZE shape});
+my $nearest = 'SET enable_seqscan = off; SELECT id FROM shape ORDER BY p <-> point(15000, 4) LIMIT 3';
+like($node->safe_psql('postgres', $nearest =~ s/SELECT/EXPLAIN SELECT/r), qr/Index Scan using shape_p_idx/, 'the index orders');
+is($node->safe_psql('postgres', $nearest), "1499\n1500\n1501", 'the nearest rows');
+if ($node->safe_psql('postgres', $nearest =~ s/SELECT id/SELECT ctid/r) =~ /\(4294967295,0\)/)
+{
+	is($node->error_of("$nearest FOR UPDATE"), '0A000: cannot lock a row of "shape" that a scan has put in order of its distance', 'they are not locked');
+}
+else
+{
+	is($node->safe_psql('postgres', "$nearest FOR UPDATE"), "1499\n1500\n1501", 'they are locked');
+}
 is($node->verify_problems, '', 'verify');
 
 $node->stop;
