@@ -72,12 +72,12 @@ sub places
 	return \%of;
 }
 
-# A random bit of a random class
+# A random bit of a random class, or of this one
 sub choose
 {
-	my ($of) = @_;
+	my ($of, $class) = @_;
 	my @classes = sort keys %$of;
-	my $class = $classes[ int(rand(@classes)) ];
+	$class //= $classes[ int(rand(@classes)) ];
 	my $at = int(rand($of->{$class}{bytes}));
 	foreach my $place (@{ $of->{$class}{places} })
 	{
@@ -198,8 +198,9 @@ sub describe { join('; ', map { "$_->{class} $_->{offset}.$_->{bit}" } @_) }
 # One bit in each table
 sub round_of_tables
 {
+	my ($class) = @_;
 	restore();
-	my %flip = map { $_ => choose($places{$_}) } @tables;
+	my %flip = map { $_ => choose($places{$_}, $class) } @tables;
 	flip($flip{$_}) foreach @tables;
 	my $what = join(' ', map { "$_: " . describe($flip{$_}) } @tables);
 	start_damaged($what) or return;
@@ -265,6 +266,11 @@ sub round_of_pool
 my $pool_rounds = int($flips / 8) || 1;
 my $table_rounds = int(($flips - $pool_rounds + @tables - 1) / @tables);
 round_of_tables() foreach 1 .. $table_rounds;
+# what has lengths in it, which whoever reads it believes
+foreach my $class ('index tuple', 'long value', 'dictionary value', 'row')
+{
+	round_of_tables($class) foreach 1 .. ($ENV{SOFORT_LONG} ? 5 : 1);
+}
 round_of_pool() foreach 1 .. $pool_rounds;
 
 my $n = 0;

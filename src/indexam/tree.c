@@ -137,6 +137,10 @@ tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context)
 
 	if (tuple == NULL)
 		return NULL;
+	/* whoever gets the copy believes the lengths in it */
+	if (tree_in_pool(tree) &&
+		(tuple->size > INDEX_SIZE_MASK || tuple->check != tree_tuple_check(tuple)))
+		tree_damaged("the tuple of an entry is damaged");
 	size = offsetof(TreeTuple, tuple) + tuple->size;
 	copy = MemoryContextAlloc(context, size);
 	memcpy(copy, tuple, size);

@@ -22,6 +22,7 @@ typedef struct VerifyState
 	IndexamProblem problem;
 	IndexamEntry entry;
 	void	   *arg;
+	bool		damaged;		/* the structure */
 	MemoryContext context;		/* of one entry */
 	MemoryContext leaf_context[2];	/* of copied tuples: this leaf's, and those of the
 									 * one before, which had the separator */
@@ -155,7 +156,17 @@ verify_leaves(VerifyState *state)
 	} while (state->leaf.has_high);
 }
 
-void
+static void
+note_damage(void *arg, const char *place, const char *problem)
+{
+	VerifyState *state = arg;
+
+	state->damaged = true;
+	state->problem(state->arg, place, problem);
+}
+
+/* In a damaged tree entries cannot be told from what was made of them: a wrong length is enough. */
+bool
 indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg)
 {
 	VerifyState state = {.problem = problem, .entry = entry, .arg = arg};
@@ -169,11 +180,13 @@ indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void 
 													  ALLOCSET_DEFAULT_SIZES);
 	lock_whole_tree(index);		/* an error gives it back */
 	epoch_enter();
-	(void) tree_verify(state.keys.tree, &state.keys.order, problem, arg);
+	(void) tree_verify(state.keys.tree, &state.keys.order, note_damage, &state);
 	epoch_exit();
-	verify_leaves(&state);
+	if (!state.damaged)
+		verify_leaves(&state);
 	unlock_whole_tree(index);
 	for (i = 0; i < (int) lengthof(state.leaf_context); i++)
 		MemoryContextDelete(state.leaf_context[i]);
 	MemoryContextDelete(state.context);
+	return !state.damaged;
 }

@@ -380,8 +380,8 @@ monitor_verify_index(Relation rel, StoreDesc *store, Relation index, StoreReport
 	check.snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(check.snapshot);
 
-	indexam_verify(index, visit_problem, visit_entry, &check);
-	check_rows(&check);
+	if (indexam_verify(index, visit_problem, visit_entry, &check))
+		check_rows(&check);
 	if (check.nreports > MAX_REPORTS)
 		report(arg, "index", RelationGetRelationName(index),
 			   psprintf(UINT64_FORMAT " more problems not listed", check.nreports - MAX_REPORTS));

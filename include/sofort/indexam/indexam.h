@@ -178,13 +178,14 @@ extern void indexam_visit(IndexamVisitor fn, void *arg);
  * Structural check: order within and between nodes, separators, counters, and
  * that encoded keys decode to themselves.  Then entry (may be NULL) is called
  * for each entry in index order: all index columns (INCLUDE columns too) and
- * the row's tid.  The caller holds ShareLock or more on the table.  Builds the
+ * the row's tid.  False: the structure is damaged, and entries were not looked
+ * at.  The caller holds ShareLock or more on the table.  Builds the
  * tree if it is missing.
  */
 typedef void (*IndexamProblem) (void *arg, const char *place, const char *problem);
 typedef void (*IndexamEntry) (void *arg, const Datum *values, const bool *isnull,
 							  const ItemPointerData *tid);
-extern void indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg);
+extern bool indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg);
 
 /* For VACUUM: free what nobody uses any more, of this index, and now and then of all. */
 extern void indexam_collect_garbage(Relation index);

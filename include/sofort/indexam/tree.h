@@ -410,7 +410,8 @@ tree_entry_tuple(const Tree *tree, const uint8 *entry)
 }
 
 /* So that a copied entry outlives the epoch: its tuple, if it has one, becomes a copy,
- * which is returned.  Inside the epoch in which it was read. */
+ * which is returned.  Inside the epoch in which it was read.  XX002 if it is damaged
+ * in the pool. */
 extern TreeTuple *tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context);
 
 #endif							/* SOFORT_INDEXAM_TREE_H */
