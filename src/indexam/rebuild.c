@@ -156,17 +156,18 @@ build_from_table(IndexKeys *keys)
 }
 
 /*
- * Under the build lock.  Another process of a parallel group can hold it at the
- * same time: false if that is building.
+ * Under the build lock.  FINISHED: by this call.  Another process of a parallel group
+ * can hold the lock at the same time: BUSY if that is building.
  */
-static bool
-try_build(IndexKeys *keys, bool *built)
+static IndexamRebuild
+try_build(IndexKeys *keys)
 {
 	SofortIndex *shared = keys->shared;
 	uint32		missing = INDEX_MISSING;
+	volatile IndexamRebuild result = REBUILD_NOT_NEEDED;
 
 	if (is_ready(shared, &keys->format))
-		return true;
+		return REBUILD_NOT_NEEDED;
 	if (registry_state(shared) == INDEX_BUILDING && shared->builder_pid == MyProcPid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -178,10 +179,10 @@ try_build(IndexKeys *keys, bool *built)
 		/* if not complete just now, the index is described differently */
 		registry_reset(shared, &keys->format);
 		if (is_ready(shared, &keys->format))
-			return true;
+			return REBUILD_NOT_NEEDED;
 	}
 	if (!pg_atomic_compare_exchange_u32(&shared->state, &missing, INDEX_BUILDING))
-		return false;
+		return REBUILD_BUSY;
 	SOFORT_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
 	{
 		Tree	   *tree;
@@ -193,12 +194,12 @@ try_build(IndexKeys *keys, bool *built)
 		else
 		{
 			build_from_table(keys);
-			*built = true;
+			result = REBUILD_FINISHED;
 		}
 		shared->builder_pid = 0;
 	}
 	SOFORT_END_ENSURE_ERROR_CLEANUP();
-	return true;
+	return result;
 }
 
 static void ensure_in_segments(IndexKeys *keys);
@@ -208,17 +209,16 @@ static void
 ensure_whole(IndexKeys *keys)
 {
 	ItemPointerData lock;
-	bool		built = false;
 
 	ItemPointerSet(&lock, 0, 1);
 	for (;;)
 	{
-		bool		done;
+		IndexamRebuild result;
 
 		LockTuple(keys->index, &lock, ExclusiveLock);
-		done = try_build(keys, &built);
+		result = try_build(keys);
 		UnlockTuple(keys->index, &lock, ExclusiveLock);
-		if (done)
+		if (result != REBUILD_BUSY)
 			return;
 		if (registry_state(keys->shared) == INDEX_PARTIAL)
 		{
@@ -442,17 +442,20 @@ static IndexamRebuild
 rebuild_whole(IndexKeys *keys)
 {
 	ItemPointerData lock;
-	bool		built = false;
-	bool		done;
+	IndexamRebuild result;
 
 	ItemPointerSet(&lock, 0, 1);
 	if (!compat_conditional_lock_tuple(keys->index, &lock, ExclusiveLock, false))
 		return REBUILD_BUSY;
-	done = try_build(keys, &built);
+	result = try_build(keys);
 	UnlockTuple(keys->index, &lock, ExclusiveLock);
-	if (!done)
-		return REBUILD_BUSY;
-	return built ? REBUILD_FINISHED : REBUILD_NOT_NEEDED;
+	if (result == REBUILD_BUSY && registry_state(keys->shared) == INDEX_PARTIAL)
+	{
+		/* as in ensure_whole() */
+		ensure_in_segments(keys);
+		return REBUILD_NOT_NEEDED;
+	}
+	return result;
 }
 
 static IndexamRebuild
