@@ -123,20 +123,17 @@ rank_statements(const RecoveryStructure *structures, int n, int *nstatements)
 static void
 functions_last(RecoveryStructure *structures, int n)
 {
-	int		   *place = palloc0(sizeof(int) * (n + 1));	/* by position, which are 1 to n */
+	RecoveryStructure **at = palloc0(sizeof(*at) * (n + 1));	/* by position, from 1 on */
 	int			last = 0;
 
 	for (int i = 0; i < n; i++)
 		if (structures[i].position > 0)
-			place[structures[i].position] = structures[i].runs_functions ? 2 : 1;
-	for (int pass = 1; pass <= 2; pass++)
+			at[structures[i].position] = &structures[i];
+	for (int functions = 0; functions <= 1; functions++)
 		for (int position = 1; position <= n; position++)
-			if (place[position] == pass)
-				place[position] = -(++last);
-	for (int i = 0; i < n; i++)
-		if (structures[i].position > 0)
-			structures[i].position = -place[structures[i].position];
-	pfree(place);
+			if (at[position] != NULL && at[position]->runs_functions == functions)
+				at[position]->position = ++last;
+	pfree(at);
 }
 
 int

@@ -20,6 +20,7 @@
 
 #define PRUNE_MIN		5		/* unlink no fewer: each time costs a line */
 #define PRUNE_SEARCH	8		/* versions looked at for a dead one */
+#define PRUNE_MAX		1024	/* unlinked by one store, and under one hold of the chain lock */
 #define UNLINK_SEARCH	64		/* versions that updaters look at for dead ones to unlink */
 #define JUMP_AFTER		64		/* versions, then to a milestone */
 #define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */

@@ -870,17 +870,21 @@ horizon_place(void)
 	static pg_atomic_uint64 *place = NULL;
 	int			i;
 
-	for (i = 0; place == NULL && OidIsValid(MyDatabaseId) && i < NHORIZONS; i++)
+	if (likely(place != NULL))
+		return place;
+	place = &own;
+	for (i = 0; OidIsValid(MyDatabaseId) && i < NHORIZONS; i++)
 	{
 		DatabaseHorizon *h = &Registry->horizons[i];
 		uint32		taken = InvalidOid;
 
 		if (pg_atomic_compare_exchange_u32(&h->database, &taken, MyDatabaseId) ||
 			taken == MyDatabaseId)
+		{
 			place = &h->horizon;
+			break;
+		}
 	}
-	if (place == NULL)
-		place = &own;
 	return place;
 }
 

@@ -97,7 +97,6 @@ static bool
 chain_has_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
 	RowRef		at;
-	int			n = 0;
 
 	if (!store_chain_newest(store, root, &at) || at.row == root->row)
 		return false;
@@ -105,8 +104,7 @@ chain_has_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	{
 		if (version_is_dead(at.words, horizon))
 			return true;
-		if (++n % PRUNE_MAX == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 	}
 	return false;
 }

@@ -730,8 +730,6 @@ extern void spread_forget_all(StoreShared *shared);
 extern void row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref);
 
 /* ---- chain.c ---- */
-#define PRUNE_MAX	1024		/* versions unlinked by one store, and under one hold of the chain lock */
-
 extern bool version_is_dead(const RowWords *words, uint64 horizon);
 extern bool version_free(StoreDesc *store, const RowRef *ref);
 extern int	chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
