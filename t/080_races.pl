@@ -74,6 +74,33 @@ is( $node->safe_psql(
 	'the index leads to the right rows');
 is($node->verify_problems, '', 'verify');
 
+# ---- An index is built as a whole: the build knows the newest version of a row when another one
+# comes, which takes no index entry and so does not meet the build.  Or the newest is rolled back. ----
+foreach my $case ([ 0, 1, 'an update' ], [ 1, 1, 'a rollback and an update' ])
+{
+	my ($rolled_back, $updated, $what) = @$case;
+	$node->safe_psql(
+		'postgres', q{
+		DROP TABLE IF EXISTS whole;
+		CREATE TABLE whole (id int, n int) USING sofort;
+		INSERT INTO whole VALUES (1, 0);
+		CREATE INDEX whole_id ON whole USING sofort_index ((id + 0))});
+	$node->restart;
+	my $first = session_on($node);
+	say_to($first, 'BEGIN; UPDATE whole SET n = 1') if $rolled_back;
+	$node->arm('index-build-chain', 'wait');
+	my $build = background("SELECT sofort_test.rebuild('whole_id', 0)");
+	ok($node->wait_at('index-build-chain'), "$what: the index is being built");
+	say_to($first, 'ROLLBACK') if $rolled_back;
+	transactions('UPDATE whole SET n = 2') if $updated;
+	$node->disarm('index-build-chain');
+	ends_well($build, "$what: it is built");
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT n FROM whole WHERE id + 0 = 1'),
+		$updated ? '2' : '0', "$what: the index leads to the row");
+	is($node->verify_problems, '', "$what: verify");
+	$first->{run}->finish;
+}
+
 # ---- VACUUM has found the root of a dead version when both are freed and used again.  It lies
 # before its root, so that VACUUM comes to it first; linked, or taken out of its chain and not
 # freed, because the server was killed in between. ----

@@ -252,15 +252,12 @@ decide_version(BuildState *build, const RowRef *ref)
 	return BUILD_SKIP;			/* keep compiler quiet */
 }
 
-/* One chain, newest version first, the root last. */
-static void
-build_chain(BuildState *build, const RowRef *root)
+/* One chain from this version down to its root.  Was a version indexed? */
+static bool
+build_versions(BuildState *build, const RowRef *root, RowRef version)
 {
-	RowRef		version;
-	RowRef		older;
+	bool		indexed = false;
 
-	if (!store_chain_newest(build->store, root, &version))
-		version = *root;
 	for (;;)
 	{
 		BuildDecision decision = decide_version(build, &version);
@@ -271,12 +268,41 @@ build_chain(BuildState *build, const RowRef *root)
 		{
 			SOFORT_STOP("index-build-version");
 			feed(build, root->row, &version, decision == BUILD_ALIVE);
+			indexed = true;
 		}
 		if (version.row == root->row ||
-			!store_chain_older(build->store, &version, &older))
-			break;
-		version = older;
+			!store_chain_older(build->store, &version, &version))
+			return indexed;
 	}
+}
+
+static RowRef
+newest_version(BuildState *build, const RowRef *root)
+{
+	RowRef		newest;
+
+	return store_chain_newest(build->store, root, &newest) ? newest : *root;
+}
+
+/*
+ * One chain, newest version first, the root last.  A rebuild keeps no writer away,
+ * and an update in the chain does not come to the index.  So if all were skipped it
+ * may be for the sake of one that came meanwhile: again.
+ */
+static void
+build_chain(BuildState *build, const RowRef *root)
+{
+	RowRef		newest = newest_version(build, root);
+	RowRef		first;
+
+	do
+	{
+		first = newest;
+		SOFORT_STOP("index-build-chain");
+		if (build_versions(build, root, first))
+			return;
+		newest = newest_version(build, root);
+	} while (newest.row != first.row);
 }
 
 /* ------------------------------------------------------------------------
