@@ -405,6 +405,16 @@ begin_with_check(StoreDesc *store, const RowRef *ref, uint64 begin)
 					 (row_check(plan, ref) << BEGIN_CHECK_SHIFT));
 }
 
+/* Versions of this transaction are counted when their words become stamps. */
+static void
+count_stamped(StoreDesc *store, uint64 begin, uint64 end, int n)
+{
+	bool		dead = WORD_TAG(end) == WORD_TAG_STAMP;
+
+	if (WORD_TAG(begin) == WORD_TAG_STAMP)
+		stats_count(store->shared, dead ? 0 : n, dead ? n : 0);
+}
+
 /* The row becomes a version: log, words, flush.  Not drained. */
 static void
 finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, uint64 end)
@@ -419,6 +429,7 @@ finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, ui
 		ref->words->end = word_seal(end);
 	__atomic_store_n(&ref->words->begin, begin_with_check(store, ref, begin), __ATOMIC_RELEASE);
 	row_flush(plan_get(store, ref->block->shape), ref->block, ref->index, 1);
+	count_stamped(store, begin, end, 1);
 }
 
 /* ---- the interface ---- */
@@ -478,10 +489,6 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 		space_reserve(rel, store, SOFORT_BLOCK_ROWS);
 	r = place_row(rel, store, values, isnull, NULL, ref);
 	finish_row(store, r, ref, begin & ~BEGIN_HEAP_ONLY, end);
-	/* words of this transaction are counted when they become stamps */
-	if (WORD_TAG(begin) == WORD_TAG_STAMP)
-		stats_count(store->shared, WORD_TAG(end) != WORD_TAG_STAMP,
-					WORD_TAG(end) == WORD_TAG_STAMP);
 }
 
 /*
@@ -498,7 +505,8 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 	int			i;
 
 	n = Min(n, (int) r->count);
-	txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
+	if (WORD_TAG(begin) == WORD_TAG_PROGRESS)
+		txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
 	for (i = 0; i < n; i++)
 	{
 		if (fill_row(store, r->row, values[i], isnull[i], NULL, &ref) != FITS)
@@ -512,6 +520,7 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 	}
 	if (i > 0)
 		row_flush(plan_get(store, start.block->shape), start.block, start.index, i);
+	count_stamped(store, begin, WORD_EMPTY, i);
 	return i;
 }
 

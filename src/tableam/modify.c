@@ -22,6 +22,7 @@
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/tableam/callbacks.h"
+#include "sofort/txn/kept.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
 
@@ -39,8 +40,22 @@ tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
  * ------------------------------------------------------------------------
  */
 
+/*
+ * REFRESH MATERIALIZED VIEW and COPY FREEZE fill what this subtransaction has made: its
+ * undo drops the store as a whole.  So no row needs undoing, and each may have the stamp
+ * of a transaction that no snapshot is too old for.  (A statement of a kept transaction
+ * can be cut and undone alone.)
+ */
+static uint64
+begin_word(Relation rel, CommandId cid, int options)
+{
+	if ((options & TABLE_INSERT_FROZEN) && compat_is_new_storage(rel) && !txn_is_kept())
+		return WORD_MAKE_STAMP(FrozenTransactionId);
+	return txn_progress_word(cid);
+}
+
 static void
-insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, RowRef *ref)
+insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, int options, RowRef *ref)
 {
 	StoreDesc  *store;
 
@@ -48,7 +63,8 @@ insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, RowRef *ref)
 	store = store_open(rel);
 	slot_getallattrs(slot);
 	tableam_note_summaries(rel);
-	store_insert(rel, store, slot->tts_values, slot->tts_isnull, txn_progress_word(cid), ref);
+	store_insert(rel, store, slot->tts_values, slot->tts_isnull, begin_word(rel, cid, options),
+				 ref);
 	tableam_slot_written(slot, rel, store, ref, WORD_EMPTY);
 }
 
@@ -58,7 +74,7 @@ tableam_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int opti
 {
 	RowRef		ref;
 
-	insert_row(rel, slot, cid, &ref);
+	insert_row(rel, slot, cid, options, &ref);
 	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
 	pgstat_count_heap_insert(rel, 1);
 }
@@ -73,7 +89,7 @@ tableam_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId c
 {
 	RowRef		ref;
 
-	insert_row(rel, slot, cid, &ref);
+	insert_row(rel, slot, cid, 0, &ref);
 	txn_speculate(store_open(rel)->id, ref.row, token);
 	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
 	pgstat_count_heap_insert(rel, 1);
@@ -123,7 +139,7 @@ tableam_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId
 		isnull[i] = slots[i]->tts_isnull;
 	}
 	tableam_note_summaries(rel);
-	store_insert_many(rel, store, values, isnull, nslots, txn_progress_word(cid), rows);
+	store_insert_many(rel, store, values, isnull, nslots, begin_word(rel, cid, options), rows);
 	for (int i = 0; i < nslots; i++)
 	{
 		RowRef		ref;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * relcache.h
- *	  What PostgreSQL 15..18 know about the indexes of a relation.
+ *	  What PostgreSQL 15..18 know about a relation and its indexes.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,10 +11,12 @@
 #include "postgres.h"
 #include "access/amapi.h"
 #include "access/genam.h"
+#include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_attribute.h"
 #include "nodes/bitmapset.h"
 #include "nodes/execnodes.h"
+#include "utils/rel.h"
 #include "utils/relcache.h"
 
 /*
@@ -59,6 +61,19 @@ compat_am_summarizes(Oid am)
 	const IndexAmRoutine *routine = GetIndexAmRoutineByAmId(am, true);
 
 	return routine != NULL && routine->amsummarizing;
+#endif
+}
+
+/* Was the storage made in this very subtransaction, so that it goes if that is undone? */
+static inline bool
+compat_is_new_storage(Relation rel)
+{
+	SubTransactionId current = GetCurrentSubTransactionId();
+
+#if PG_VERSION_NUM < 160000
+	return rel->rd_createSubid == current || rel->rd_newRelfilenodeSubid == current;
+#else
+	return rel->rd_createSubid == current || rel->rd_newRelfilelocatorSubid == current;
 #endif
 }
 

@@ -457,8 +457,9 @@ extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *
 /* ---- writing; the caller is inside txn_begin_write() ---- */
 
 /*
- * Insert one version with begin word "begin" (from txn_progress_word), logged,
- * durable (drained) on return.  values as given to a table AM: detoasts what
+ * Insert one version with begin word "begin" (from txn_progress_word; or a stamp, if
+ * this subtransaction has made the store: then it is not logged), durable (drained) on
+ * return.  values as given to a table AM: detoasts what
  * must be.  Sets *ref.
  */
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,

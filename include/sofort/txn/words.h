@@ -18,7 +18,8 @@
  *
  *	 begin		  meaning
  *	 EMPTY (0)	  the row id is free (or reserved, nothing written)
- *	 STAMP		  created by a transaction that committed
+ *	 STAMP		  created by a transaction that committed; FrozenTransactionId: in
+ *				  a store that goes if its maker does not commit, visible to all
  *	 IN_PROGRESS  created by the transaction in that TCB
  *	 ABORTED	  its creator aborted; VACUUM makes it EMPTY
  *
