@@ -23,6 +23,7 @@
 #include "sofort/tableam/callbacks.h"
 #include "sofort/txn/kept.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 #include "storage/smgr.h"
 #include "utils/fmgroids.h"
 
@@ -223,6 +224,8 @@ tableam_copy_data(Relation rel, const RelFileLocator *locator)
 
 	*relation_locator(&target) = *locator;
 	create_storage(rel, locator, rel->rd_rel->relpersistence);
+	/* predicate locks name TIDs; as CLUSTER does */
+	TransferPredicateLocksToHeapRelation(rel);
 	store_inherit_placements(relation_locator(rel), locator);
 	tableam_copy_rows(rel, source, &target, store_open(&target), &counts);
 	store_drop_at_commit(relation_locator(rel));
