@@ -158,6 +158,45 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	is(sql("SELECT count(*) FROM p WHERE id = $id"), '1', 'one row');
 }
 
+# One unique index, no deadlock: who waits for an old row has no entry in the way meanwhile.  Old is
+# also the row of a transaction from before the rebuild ($b) that comes to its entry later.
+sql(q{
+	CREATE TABLE one (k text PRIMARY KEY) USING sofort;
+	INSERT INTO one SELECT 'a key that has to be compared ' || i FROM generate_series(1, 3000) i});
+foreach my $case ('a new row', 'a row deleted and inserted', 'a row deleted and inserted, rolled back')
+{
+	my $key = 'a key that has to be compared ' . ($case eq 'a new row' ? 5000 : 50);
+	my $end = $case =~ /rolled back/ ? 'ROLLBACK' : 'COMMIT';
+	$node->crash_and_start;
+	my ($a, $b) = (session(), session());
+	say_to($b, 'BEGIN; SELECT pg_current_xact_id() IS NULL');
+	wait_for($b);
+	sql("SELECT FROM one WHERE k = 'x'");
+	is(status('one_pkey'), 'partial', "$case: the rebuild has begun");
+	if ($case eq 'a new row')
+	{
+		$node->arm('store-row-written', 'wait');
+		say_to($b, "INSERT INTO one VALUES ('$key')");
+		ok($node->wait_at('store-row-written'), "$case: it has no entry yet");
+	}
+	else
+	{
+		say_to($b, "DELETE FROM one WHERE k = '$key'");
+		wait_for($b);
+	}
+	say_to($a, "INSERT INTO one VALUES ('$key')");
+	ok(waits_for_lock(1), "$case: another one with its key waits");
+	$node->disarm('store-row-written') if $case eq 'a new row';
+	say_to($b, "INSERT INTO one VALUES ('$key')") if $case ne 'a new row';
+	say_to($b, $end);
+	is(finish($b), "f\n", "$case: the first goes on");
+	like(finish($a), qr/duplicate key/, "$case: and has the key");
+	is(sql("SELECT count(*) FROM one WHERE k = '$key'"), '1', "$case: one row");
+	is(rebuild('one_pkey', 0), 'finished', "$case: rebuilt");
+	is(sql("SELECT count(*) FROM one WHERE k = '$key'"), '1', "$case: one row");
+	is($node->verify_problems, '', "$case: verify");
+}
+
 # Two inserts of one new key, the first of which is looking at old rows
 $node->crash_and_start;
 {

@@ -48,9 +48,10 @@ extern bool am_insert(Relation index, Datum *values, bool *isnull, ItemPointer t
 /*
  * Insert the entry unless its key is taken.  As nbtree's _bt_doinsert() with
  * checking: returns false if PARTIAL and the key may be taken (the entry is
- * inserted).  *inserted: the tree took over the entry's tuple.
+ * inserted).  *inserted: the tree took over the entry's tuple.  The entry may be formed
+ * again.
  */
-extern bool unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values,
+extern bool unique_insert(IndexKeys *keys, uint8 *entry, const Datum *values,
 						  const bool *isnull, ItemPointer tid, Relation heap,
 						  IndexUniqueCheck check, bool *inserted);
 

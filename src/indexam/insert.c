@@ -167,7 +167,7 @@ statement_keys(Relation index, struct IndexInfo *info)
 }
 
 static bool
-insert_as_checked(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+insert_as_checked(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *isnull,
 				  ItemPointer tid, Relation heap, IndexUniqueCheck check, bool *inserted)
 {
 	if (check != UNIQUE_CHECK_NO)
@@ -197,7 +197,7 @@ discard_unless_inserted(int code, Datum arg)
  * to the end of a session that waits for another one's key.
  */
 static bool
-guarded_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+guarded_insert(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *isnull,
 			   ItemPointer tid, Relation heap, IndexUniqueCheck check)
 {
 	GuardedEntry guarded = {.keys = keys, .entry = entry};

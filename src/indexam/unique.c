@@ -12,6 +12,8 @@
  * While the index is being rebuilt, the same is done with what is new in it.
  * Rows from before come afterwards, without the lock: none of them is inserted
  * now, and the own entry, which is there already, stops everybody else with the same key.
+ * Who has to wait for one of them takes the entry out, and begins again: whoever is
+ * waited for may insert that key before it ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,6 +56,7 @@ typedef struct UniqueCheck
 	Tree	   *removed_from;	/* some were */
 	uint64		old_before;		/* not 0: rows of this and later transactions do
 								 * not count any more */
+	bool		taken_back;		/* the own entry, to wait without it */
 } UniqueCheck;
 
 typedef enum CheckStep
@@ -202,6 +205,21 @@ check_old_rows(UniqueCheck *uc, PartialIndex *partial)
 	MemoryContextDelete(context);
 }
 
+/*
+ * The own entry goes from the delta, with its tuple.  In the epoch in which it was
+ * inserted: nobody has copied the delta.
+ */
+static void
+take_back(UniqueCheck *uc, Tree *delta)
+{
+	EntryPlace	place;
+	TreeProbe  *probe = &place.probe;
+
+	keys_place(&place, uc->keys, uc->entry, 0);
+	(void) tree_delete(delta, &probe, 1, NULL);
+	uc->taken_back = true;
+}
+
 static void
 raise_violation(UniqueCheck *uc)
 {
@@ -229,6 +247,7 @@ forget_result(UniqueCheck *uc)
 	uc->maybe_taken = uc->conflict = false;
 	uc->wait_for = InvalidTransactionId;
 	uc->token = 0;
+	uc->old_before = 0;
 }
 
 /* ---- keys that nothing but their operator class compares ---- */
@@ -349,24 +368,19 @@ static bool
 check_and_insert(UniqueCheck *uc, bool *inserted)
 {
 	IndexView	view;
-	TreeResult	result = TREE_DONE;
+	TreeResult	result;
 
 	forget_result(uc);
-	if (uc->opaque && !*inserted)
+	if (uc->opaque)
 		prepare_opaque_key(uc); /* an error gives its lock back */
 	epoch_enter();
-	if (*inserted)
-	{
-		index_view(uc->keys, &view);
-		if (!view.collecting)
-			check_key(uc, &view);
-	}
-	else
-		result = check_and_insert_now(uc, &view, inserted);
+	result = check_and_insert_now(uc, &view, inserted);
 	if (view.collecting && result != TREE_FULL && !is_decided(uc))
 	{
 		uc->old_before = view.partial->before;
 		check_old_rows(uc, view.partial);
+		if (*inserted && TransactionIdIsValid(uc->wait_for))
+			take_back(uc, view.tree);
 	}
 	epoch_exit();
 
@@ -377,8 +391,18 @@ check_and_insert(UniqueCheck *uc, bool *inserted)
 	return !TransactionIdIsValid(uc->wait_for);
 }
 
+static void
+wait_for_other(const UniqueCheck *uc)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (uc->token != 0)
+		SpeculativeInsertionWait(uc->wait_for, uc->token);
+	else
+		XactLockTableWait(uc->wait_for, uc->keys->index, uc->tid, XLTW_InsertIndex);
+}
+
 bool
-unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bool *isnull,
+unique_insert(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *isnull,
 			  ItemPointer tid, Relation heap, IndexUniqueCheck check, bool *inserted)
 {
 	UniqueCheck uc = {.keys = keys, .entry = entry, .values = values, .isnull = isnull,
@@ -387,11 +411,13 @@ unique_insert(IndexKeys *keys, const uint8 *entry, const Datum *values, const bo
 	look_at_comparisons(&uc);
 	while (!check_and_insert(&uc, inserted))
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (uc.token != 0)
-			SpeculativeInsertionWait(uc.wait_for, uc.token);
-		else
-			XactLockTableWait(uc.wait_for, keys->index, tid, XLTW_InsertIndex);
+		wait_for_other(&uc);
+		if (uc.taken_back)
+		{
+			/* (until here the tuple is not ours) */
+			index_form_entry(keys, values, isnull, tid, entry);
+			*inserted = uc.taken_back = false;
+		}
 	}
 	if (uc.removed_from != NULL)
 		tree_reclaim(uc.removed_from);
