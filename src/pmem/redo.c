@@ -479,9 +479,19 @@ set_nonce(const uint64 *nonce)
 	return msync(page, 4096, MS_SYNC) == 0;
 }
 
+/* Also one that was never written to: a write may find no room for it. */
+static bool
+has_holes(int fd, uint64 bytes)
+{
+	off_t		hole = lseek(fd, 0, SEEK_HOLE);
+
+	return hole >= 0 && (uint64) hole < bytes;
+}
+
 /*
  * A file of the right size whose blocks are all written: later writes change no
- * metadata.  It is synchronised with its header.
+ * metadata, and need no space.  A copy may have holes where the ring was never used;
+ * no log is needed now, so it is made anew.  It is synchronised with its header.
  */
 static bool
 make_file(uint64 bytes)
@@ -497,7 +507,7 @@ make_file(uint64 bytes)
 	if (fd < 0)
 		return false;
 	ok = fstat(fd, &st) == 0 && fchmod(fd, 0600) == 0;
-	if (ok && (uint64) st.st_size != bytes)
+	if (ok && ((uint64) st.st_size != bytes || has_holes(fd, bytes)))
 	{
 		ok = ftruncate(fd, 0) == 0;
 		for (at = 0; ok && at < bytes; at += sizeof(zero))
