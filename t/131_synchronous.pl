@@ -245,4 +245,23 @@ is($node->verify_problems, '', 'verify');
 
 $node->stop;
 $node->teardown_node;
+
+# Without a place for the launcher the first one waits for it, in vain, and nobody after that.
+my $alone = SofortNode->new('alone');
+$alone->init(conf => [ 'autovacuum = off', 'sofort.recovery_mode = synchronous' ]);
+$alone->start;
+$alone->safe_psql('postgres', 'CREATE TABLE a (id int PRIMARY KEY, v int) USING sofort; INSERT INTO a VALUES (1, 10); CREATE TABLE b (id int PRIMARY KEY, v int) USING sofort; INSERT INTO b VALUES (1, 20)');
+$alone->stop;
+$alone->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$alone->start;
+$alone->arm('gate-closed', 'error', 1_000_000);
+my $closed = "SELECT sofort_test.passages('gate-closed')";
+my ($first, @later) = split /\n/, $alone->safe_psql('postgres',
+	"SET enable_seqscan = off; SELECT v FROM a WHERE id = 1; $closed; SELECT v FROM a WHERE id = 1; SELECT v FROM b WHERE id = 1; $closed");
+is("$first @later[1, 2]", '10 10 20', 'no launcher: answers are given');
+cmp_ok($later[0], '>', 0, 'no launcher: the first one waits for it');
+is($later[3], $later[0], 'no launcher: it does not wait again');
+is($alone->safe_psql('postgres', "SET enable_seqscan = off; SELECT v FROM b WHERE id = 1; $closed"), "20\n$later[0]", 'no launcher: nor does another session');
+$alone->stop;
+$alone->teardown_node;
 done_testing();

@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/pmem/fault.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -58,6 +59,23 @@ launcher_is_missing(TimestampTz since)
 	LWLockRelease(&Recovery->lock);
 	return missing &&
 		TimestampDifferenceExceeds(since, GetCurrentTimestamp(), LAUNCHER_MILLISECONDS);
+}
+
+/*
+ * Nobody waits for it any more: this process, which may see it come, not again, and
+ * others only if it comes and tells whom.
+ */
+static void
+open_without_launcher(void)
+{
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (Recovery->launcher_pid == 0 && !Recovery->surveyed)
+	{
+		Recovery->surveyed = true;
+		Recovery->nawaited = 0;
+	}
+	LWLockRelease(&Recovery->lock);
+	ConditionVariableBroadcast(&Recovery->gate);
 }
 
 static bool
@@ -103,11 +121,17 @@ wait_at_gate(void)
 	ConditionVariablePrepareToSleep(&Recovery->gate);
 	while (!is_open())
 	{
-		if (launcher_is_missing(since) || recovery_is_blocked())
+		if (launcher_is_missing(since))
+		{
+			open_without_launcher();
+			break;
+		}
+		if (recovery_is_blocked())
 		{
 			ConditionVariableCancelSleep();
 			return;
 		}
+		SOFORT_STOP("gate-closed");
 		(void) ConditionVariableTimedSleep(&Recovery->gate, POLL_MILLISECONDS,
 										   PG_WAIT_EXTENSION);
 	}
