@@ -168,6 +168,7 @@ $hold_launcher = 1;
 $restored = restore('full', $copy, @exact);
 $hold_launcher = 0;
 ok($restored->wait_at('launcher-started'), 'nobody has used the pool yet');
+unlink($restored->data_dir . '/sofort.control.tmp');
 mkdir($restored->data_dir . '/sofort.control.tmp') or die;
 like($restored->error_of('TABLE s'), qr/^\S{5}: could not .*sofort\.control\.tmp/, 'the control file cannot be written');
 rmdir($restored->data_dir . '/sofort.control.tmp') or die;

@@ -190,6 +190,7 @@ typedef struct PoolControl
 
 extern bool control_read(PoolControl *control, bool *exists, PoolRefusal *why);
 extern bool control_make_durable(PoolRefusal *why);
+extern bool control_reserve(int elevel);
 extern bool control_write(const PoolControl *control, int elevel);
 extern void control_init(PoolControl *control);
 extern const char *control_file(void);

@@ -618,6 +618,15 @@ pool_create_anew(void)
 /* ---- marks and ids ---- */
 
 void
+pool_reserve_high_water(void)
+{
+	pool_require();
+	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
+	(void) control_reserve(ERROR);
+	LWLockRelease(pm_shared->control_lock);
+}
+
+void
 pool_raise_high_water(uint64 sequence, uint64 hw_xid)
 {
 	PoolControl control;

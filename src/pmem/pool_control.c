@@ -4,8 +4,9 @@
  *	  The file sofort.control in the data directory: which pool belongs to it,
  *	  and how far both have come (pm_internal.h, README.md).
  *
- * It is replaced as a whole (written beside, synchronised, renamed, directory
- * synchronised), so it is never torn.
+ * It is replaced as a whole (written beside, synchronised, exchanged by name,
+ * directory synchronised), so it is never torn.  The one that it was stays beside
+ * it, with its block: replacing needs none where the file system has none left.
  *
  *-------------------------------------------------------------------------
  */
@@ -117,19 +118,19 @@ control_make_durable(PoolRefusal *why)
 }
 
 /*
- * Replace the file, durably.  elevel < ERROR: returns false on failure.  An error may
- * reach any role, and names no directory.
+ * The file beside, with these contents, durably.  It may have been the control file
+ * until a moment ago: on the disk it must not be that any more before it changes.
  */
-bool
-control_write(const PoolControl *control, int elevel)
+static bool
+write_beside(const PoolControl *control, int elevel)
 {
-	PoolControl copy = *control;
+	struct stat st;
 	int			fd;
 	bool		written;
 
-	copy.crc = control_crc(&copy);
-	fd = open(CONTROL_TEMP, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-			  pg_file_create_mode);
+	if (fsync_fname_ext(".", true, false, elevel) != 0)
+		return false;
+	fd = open(CONTROL_TEMP, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, pg_file_create_mode);
 	if (fd < 0)
 	{
 		ereport(elevel,
@@ -137,14 +138,16 @@ control_write(const PoolControl *control, int elevel)
 				 errmsg("could not create file \"%s\": %m", CONTROL_TEMP)));
 		return false;
 	}
-	errno = 0;
-	written = write(fd, &copy, sizeof(copy)) == (ssize_t) sizeof(copy) && fsync(fd) == 0;
+	errno = ENOSPC;
+	written = pwrite(fd, control, sizeof(PoolControl), 0) == (ssize_t) sizeof(PoolControl) &&
+		fstat(fd, &st) == 0 &&
+		(st.st_size == sizeof(PoolControl) || ftruncate(fd, sizeof(PoolControl)) == 0) &&
+		fsync(fd) == 0;
 	if (!written)
 	{
-		int			err = errno != 0 ? errno : ENOSPC;
+		int			err = errno;
 
 		close(fd);
-		unlink(CONTROL_TEMP);
 		errno = err;
 		ereport(elevel,
 				(errcode_for_file_access(),
@@ -152,7 +155,44 @@ control_write(const PoolControl *control, int elevel)
 		return false;
 	}
 	close(fd);
-	if (durable_rename(CONTROL_TEMP, CONTROL_FILE, elevel) != 0)
+	return true;
+}
+
+/* Two names change places, or, where that is not possible or there is one, it moves. */
+static bool
+exchange(int elevel)
+{
+	if (renameat2(AT_FDCWD, CONTROL_TEMP, AT_FDCWD, CONTROL_FILE, RENAME_EXCHANGE) == 0)
+		return fsync_fname_ext(".", true, false, elevel) == 0;
+	return durable_rename(CONTROL_TEMP, CONTROL_FILE, elevel) == 0;
+}
+
+/*
+ * Make the place for the next control_write(), which cannot fail for lack of it then.
+ * elevel as there.
+ */
+bool
+control_reserve(int elevel)
+{
+	static const PoolControl empty = {0};
+	struct stat st;
+
+	if (lstat(CONTROL_TEMP, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == sizeof(PoolControl))
+		return true;
+	return write_beside(&empty, elevel);
+}
+
+/*
+ * Replace the file, durably.  elevel < ERROR: returns false on failure.  An error may
+ * reach any role, and names no directory.
+ */
+bool
+control_write(const PoolControl *control, int elevel)
+{
+	PoolControl copy = *control;
+
+	copy.crc = control_crc(&copy);
+	if (!write_beside(&copy, elevel) || !exchange(elevel))
 		return false;
 	shadow_control_written(&copy, sizeof(copy));
 	return true;

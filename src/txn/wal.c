@@ -273,6 +273,8 @@ wal_cover_xid(uint64 fxid)
 
 		mark.sequence = PoolSuper->hw_sequence + 1;
 		mark.fxid = Max(mark_limit(fxid), pg_atomic_read_u64(&TxnShmem->mark_fxid));
+		/* a full disk would get a record for each attempt */
+		pool_reserve_high_water();
 		lsn = insert_and_flush(XLOG_SOFORT_MARK, &mark, sizeof(mark));
 		SOFORT_STOP("highwater-wal");
 		pool_raise_high_water(mark.sequence, mark.fxid);

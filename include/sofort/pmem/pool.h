@@ -127,6 +127,9 @@ extern uint64 pool_life(void);
  */
 extern void pool_raise_high_water(uint64 sequence, uint64 hw_xid);
 
+/* Before that record: an error if there is no room for what follows it. */
+extern void pool_reserve_high_water(void);
+
 /* A new store id, durable before it is returned. */
 extern StoreId pool_next_store_id(void);
 
