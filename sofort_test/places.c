@@ -28,6 +28,7 @@
 #include "../src/pmem/pm_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_test_places);
+PG_FUNCTION_INFO_V1(sofort_test_chains);
 PG_FUNCTION_INFO_V1(sofort_test_milestone_bytes);
 PG_FUNCTION_INFO_V1(sofort_test_placements_asked);
 
@@ -298,6 +299,31 @@ sofort_test_places(PG_FUNCTION_ARGS)
 		else
 			put_table(set, store_open(rel)->header);
 		relation_close(rel, NoLock);
+	}
+	return (Datum) 0;
+}
+
+/* Where references of transactions lie: to chunks of write sets, and of row locks of kept ones */
+Datum
+sofort_test_chains(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	pool_require();
+	for (uint64 i = 0; i < pm_vector_count(&PoolSuper->tcbs); i++)
+	{
+		const Tcb  *tcb = pm_vector_get(&PoolSuper->tcbs, i);
+
+		put(set, "write set", &tcb->overflow, sizeof(PMPtr));
+		if (tcb->overflow != PM_NULL)
+			put(set, "chunk", pm_deref(tcb->overflow), sizeof(PMPtr));
+	}
+	for (uint64 i = 0; i < pm_vector_count(&PoolSuper->kept); i++)
+	{
+		const KeptRecord *r = pm_vector_get(&PoolSuper->kept, i);
+
+		put(set, "kept locks", &r->locks, sizeof(PMPtr));
 	}
 	return (Datum) 0;
 }

@@ -90,6 +90,11 @@ RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_places' LANGUAGE C;
 COMMENT ON FUNCTION places(regclass) IS
     'what the checks cover bit by bit, as places of the pool file: of a table, an index, or (NULL) the pool itself';
 
+CREATE FUNCTION chains(OUT class text, OUT start bigint, OUT bytes integer)
+RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_chains' LANGUAGE C;
+COMMENT ON FUNCTION chains() IS
+    'references of transactions to chunks of their write sets and row locks, as places of the pool file';
+
 CREATE FUNCTION milestone_bytes(relation regclass)
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_milestone_bytes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION milestone_bytes(regclass) IS 'memory that the milestones of a table take';

@@ -9,6 +9,7 @@ use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
+use Session;
 use SofortNode;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -313,6 +314,46 @@ $node->safe_psql('postgres', 'CREATE ROLE plain; GRANT USAGE ON SCHEMA sofort TO
 like($node->error_of('SET ROLE plain; SELECT * FROM sofort.salvage(NULL::sound)'), qr/^42501:/, 'not for everybody');
 like($node->error_of("SET ROLE plain; SELECT * FROM sofort.salvage_report('sound')"), qr/^42501:/, 'nor its report');
 $node->stop;
+
+# ---- references of transactions: what nobody needs any more is no matter, what is needed is the pool's end ----
+
+my $chains;
+sub chain
+{
+	my ($class) = @_;
+	return map { (split /\|/)[1] } grep { /^\Q$class\E\|/ } split /\n/, $chains;
+}
+restore();
+$node->start;
+$node->safe_psql('postgres', q{BEGIN; SELECT sofort.keep_transaction(); INSERT INTO sound (id) VALUES (-1); COMMIT});
+$chains = $node->safe_psql('postgres', 'SELECT class, start, bytes FROM sofort_test.chains()');
+$node->stop;
+cmp_ok(scalar(chain('write set')), '>', 100, 'there are write sets');
+cmp_ok(scalar(chain('kept locks')), '>', 0, 'and kept transactions');
+my $before = -s $node->logfile;
+flip({ offset => (chain('write set'))[$_] + int(rand(8)), bit => int(rand(8)) }) foreach 0 .. 40;
+flip({ offset => (chain('kept locks'))[0] + int(rand(8)), bit => int(rand(8)) });
+if (ok($node->start(fail_ok => 1), 'references of transactions that have ended are damaged: the server starts'))
+{
+	my @warned = slurp_file($node->logfile, $before) =~ /WARNING:  sofort pool: a reference in the (write set of transaction slot|row locks of kept transaction) \d+ is damaged/g;
+	is(scalar(@warned), 42, 'the log tells of each');
+	is($node->error_of("BEGIN; UPDATE sound SET kind = $_; UPDATE sound SET kind = kind + 1; ROLLBACK"), '', 'transactions work') foreach 1 .. 20;
+	is($node->verify_problems, '', 'and nothing is damaged any more');
+	# one that is under way, with more than its own lines hold
+	my $open = session_on($node);
+	my $parts = join('; ', map { "SAVEPOINT s$_; INSERT INTO sound (id) VALUES (-$_ - 10)" } 1 .. 200);
+	say_to($open, "BEGIN; $parts");
+	$chains = $node->safe_psql('postgres', 'SELECT class, start, bytes FROM sofort_test.chains()');
+	$node->kill9;
+	$open->{run}->kill_kill;
+	is(scalar(chain('chunk')), 1, 'a transaction has a longer write set');
+	flip({ offset => (chain('chunk'))[0] + 6, bit => 3 });
+	ok($node->start(fail_ok => 1), 'the write set of an open transaction is damaged: the server starts');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM h'), 1108, 'and heap tables work');
+	like($node->error_of('SELECT count(*) FROM sound'), qr/^XX001: sofort pool ".*" is damaged/, 'the pool is refused');
+	like($node->safe_psql('postgres', 'SELECT reason FROM sofort.pool'), qr/is damaged.*write set of transaction slot \d+ leads nowhere/s, 'with the reason');
+	$node->stop;
+}
 
 $node->stop('immediate');
 unlink($saved);

@@ -140,6 +140,15 @@ arena_alloc(Size size, int flags)
 }
 
 void
+arena_refuse_start(const char *what)
+{
+	pool_refuse_life(ERRCODE_OUT_OF_MEMORY,
+					 psprintf("out of memory for the %s of the sofort pool", what),
+					 psprintf("The arena has %d MB (sofort.dram_size).", sofort_dram_size_mb),
+					 "Raise sofort.dram_size and restart the server.");
+}
+
+void
 arena_free(void *p)
 {
 	dsa_free(arena_dsa(), (dsa_pointer) ((char *) p - arena_base));

@@ -483,6 +483,13 @@ pool_declare_unavailable(int sqlstate, const char *message, const char *detail, 
 			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
 }
 
+void
+pool_refuse_life(int sqlstate, const char *message, const char *detail, const char *hint)
+{
+	pm_shared->started = false;
+	pool_declare_unavailable(sqlstate, message, detail, hint);
+}
+
 /*
  * Where files are is for roles that may read all settings.  Without a transaction
  * nobody can be asked for his rights; background processes talk to the log then.

@@ -308,8 +308,12 @@ store_startup(void)
 		if (problem != NULL)
 		{
 			warn_of_damage(i, header, problem);
-			if (header != NULL)
-				insert_node(arena_alloc(sizeof(StoreNode), ARENA_ZERO), header, i, false);
+			if (header == NULL)
+				continue;
+			node = arena_alloc(sizeof(StoreNode), ARENA_ZERO | ARENA_NO_OOM);
+			if (node == NULL)
+				break;
+			insert_node(node, header, i, false);
 			continue;
 		}
 		if (header->state == STORE_DROPPING ||
@@ -322,11 +326,18 @@ store_startup(void)
 		}
 		/* counts that a killed process stored: rows will rely on them; what was emptied */
 		pm_flush(header, sizeof(StoreHeader));
-		node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
+		node = arena_alloc(sizeof(StoreNode), ARENA_ZERO | ARENA_NO_OOM);
+		if (node == NULL)
+			break;
 		insert_node(node, header, i, false);
 		node->emptied = emptied;
 	}
 	/* drained by txn_startup() */
+	if (i < pm_vector_count(&PoolSuper->stores))
+	{
+		arena_refuse_start("stores");
+		pm_drain();
+	}
 }
 
 /*

@@ -130,9 +130,9 @@ find_transaction(KeptRecord *r, uint64 n)
 /*
  * In the postmaster, before slots are given out; TxnSlots is not there yet.  The
  * caller drains, before anybody is told how far one had come, and before one that
- * is closed is undone.
+ * is closed is undone.  False: the pool was refused.
  */
-void
+bool
 kept_startup(void)
 {
 	uint64		n;
@@ -144,9 +144,13 @@ kept_startup(void)
 
 		if (KEPT_STATE(r->state) == KEPT_OPEN)
 			find_transaction(r, n);
+		if (!tcb_check_chain(&r->locks, KEPT_STATE(r->state) == KEPT_OPEN,
+							 "row locks of kept transaction", n))
+			return false;
 		if (KEPT_STATE(r->state) != KEPT_OPEN && r->locks != PM_NULL)
 			kept_free_locks(r);
 	}
+	return true;
 }
 
 bool

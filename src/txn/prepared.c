@@ -66,9 +66,9 @@ next_slot(uint32 *n)
 
 /*
  * Who has which slot in this life.  In the postmaster, which cannot tell yet
- * whether a transaction still is prepared.
+ * whether a transaction still is prepared.  False: the pool was refused.
  */
-void
+bool
 prepared_startup(void)
 {
 	uint32		n = 0;
@@ -86,7 +86,10 @@ prepared_startup(void)
 		TxnPreparedOnes[i].spare = next_slot(&n);
 	}
 	TxnShmem->nslots = (uint32) Max(n, pm_vector_count(&PoolSuper->tcbs));
-	TxnSlots = arena_alloc(TxnShmem->nslots * sizeof(TxnSlot), ARENA_ZERO);
+	TxnSlots = arena_alloc(TxnShmem->nslots * sizeof(TxnSlot), ARENA_ZERO | ARENA_NO_OOM);
+	if (TxnSlots == NULL)
+		arena_refuse_start("transactions");
+	return TxnSlots != NULL;
 }
 
 /* Make the mirror of a prepared transaction.  TXN_LWLOCK_PREPARED is held. */

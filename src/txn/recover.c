@@ -169,6 +169,65 @@ persist_tcbs(void)
 	pm_drain();
 }
 
+/* The reference in a chain of chunks that leads nowhere, or NULL. */
+static PMPtr *
+damaged_link(PMPtr *link)
+{
+	while (*link != PM_NULL)
+	{
+		TcbChunk   *chunk = pm_deref_quietly(*link);
+
+		if (chunk == NULL)
+			return link;
+		link = &chunk->next;
+	}
+	return NULL;
+}
+
+/*
+ * In the postmaster, where the error of pm_deref() would end the server.  A chain that
+ * nobody needs any more ends where it is damaged.  One of a transaction that is yet to
+ * be finished: false, the pool is refused, because neither way can be gone to its end.
+ */
+bool
+tcb_check_chain(PMPtr *first, bool needed, const char *what, uint64 number)
+{
+	PMPtr	   *link = damaged_link(first);
+
+	if (likely(link == NULL))
+		return true;
+	if (needed)
+	{
+		pool_refuse_life(ERRCODE_DATA_CORRUPTED,
+						 psprintf("sofort pool \"%s\" is damaged", pool_path()),
+						 psprintf("A reference in the %s " UINT64_FORMAT " leads nowhere.", what, number),
+						 "Restore pool and data directory from one backup.");
+		return false;
+	}
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("sofort pool: a reference in the %s " UINT64_FORMAT " is damaged", what, number),
+			 errdetail("Nothing needed it any more, and it was removed.  What it led to stays in use.")));
+	pm_store8(link, PM_NULL);
+	return true;
+}
+
+static bool
+check_tcbs(void)
+{
+	uint64		slot;
+
+	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
+	{
+		Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+		if (!tcb_check_chain(&tcb->overflow, TCB_STATE(tcb->state) != TCB_FREE,
+							 "write set of transaction slot", slot))
+			return false;
+	}
+	return true;
+}
+
 static void
 startup_shmem(void)
 {
@@ -209,21 +268,12 @@ startup_shmem(void)
 	wal_startup();
 }
 
-void
-txn_startup(void)
+/* What the start can finish */
+static void
+settle_slots(void)
 {
 	uint64		slot;
 
-	startup_shmem();
-	if (pool_status() != POOL_READY)
-		return;
-	TxnShmem->life = pool_life();
-	TxnShmem->old_mark = PoolSuper->hw_xid;
-	TxnShmem->leftovers = true; /* at least the checks are due */
-	persist_tcbs();
-	txn_recovering = true;
-	kept_startup();
-	prepared_startup();
 	kept_mark_slots();
 	for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 	{
@@ -244,6 +294,21 @@ txn_startup(void)
 				break;
 		}
 	}
+}
+
+void
+txn_startup(void)
+{
+	startup_shmem();
+	if (pool_status() != POOL_READY)
+		return;
+	TxnShmem->life = pool_life();
+	TxnShmem->old_mark = PoolSuper->hw_xid;
+	TxnShmem->leftovers = true; /* at least the checks are due */
+	persist_tcbs();
+	txn_recovering = true;
+	if (check_tcbs() && kept_startup() && prepared_startup())
+		settle_slots();
 	pm_drain();
 	txn_recovering = false;
 }

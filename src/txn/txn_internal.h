@@ -489,11 +489,12 @@ extern void tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action);
 extern void tcb_finish_committed(Tcb *tcb, uint32 slot);
 extern void tcb_finish_aborted(Tcb *tcb, uint32 slot);
 extern void tcb_free_overflow(Tcb *tcb);
+extern bool tcb_check_chain(PMPtr *first, bool needed, const char *what, uint64 number);
 extern TcbChunk **tcb_chunks(const Tcb *tcb, int *n);
 extern bool tcb_valid_entry(const TcbEntry *durable, uint32 generation, TxnEntry *e);
 
 /* ---- prepared.c ---- */
-extern void prepared_startup(void);
+extern bool prepared_startup(void);
 extern void prepared_begin(void);
 extern void prepared_cancel(void);
 extern void prepared_hand_over(void);
@@ -531,7 +532,7 @@ restore_kept_locks(const TxnRow *r)
 }
 
 /* ---- keeper.c: after a crash ---- */
-extern void kept_startup(void);
+extern bool kept_startup(void);
 extern void kept_mark_slots(void);
 extern bool kept_has_slot(uint32 slot);
 extern void kept_undo_unfinished(uint32 slot);

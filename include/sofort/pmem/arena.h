@@ -20,6 +20,9 @@
 #define ARENA_ZERO		0x2
 
 extern void *arena_alloc(Size size, int flags);
+
+/* At the start, instead of an error, which would end the server: no pool without it. */
+extern void arena_refuse_start(const char *what);
 extern void arena_free(void *p);
 
 /* The DSA area itself, for dshash. */

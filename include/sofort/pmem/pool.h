@@ -98,6 +98,10 @@ extern PoolStatus pool_status(void);
 extern void pool_declare_unavailable(int sqlstate, const char *message,
 									 const char *detail, const char *hint);
 
+/* The same, by a module that starts and cannot: also at the end of a restore. */
+extern void pool_refuse_life(int sqlstate, const char *message, const char *detail,
+							 const char *hint);
+
 /*
  * Pool and data directory contradict each other, which only a check after redo
  * can see (txn: transaction ids and high-water marks).  The server goes on without
