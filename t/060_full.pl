@@ -282,4 +282,89 @@ SKIP:
 	$arena->stop;
 	$arena->teardown_node;
 }
+
+# VACUUM gives space back before it asks for any, and what it asks for can wait
+{
+	my $node = SofortNode->new('vacuum');
+	$node->init(conf => [ "sofort.pool_size = '64MB'", "sofort.dram_size = '16MB'", 'sofort.recovery_workers = 0', 'autovacuum = off', 'jit = off' ]);
+	$node->start;
+	my $bytes = sub { return $node->safe_psql('postgres', "SELECT pool_bytes FROM sofort.tables WHERE relation = 'late'::regclass") };
+	my $encodings = sub { return $node->safe_psql('postgres', "SELECT string_agg(DISTINCT encoding, ' ') FROM sofort.columns WHERE relation = 'late'::regclass AND column_name <> 'i'") };
+
+	# values that begin to repeat: dictionaries for many columns need more than is left
+	my $columns = join(', ', map { "c$_ text" } 1 .. 40);
+	my $differ = join(', ', map { "'some text $_ that is like no other ' || md5(g::text)" } 1 .. 40);
+	my $repeat = join(', ', map { "'some text $_ that is like many others ' || g % 7" } 1 .. 40);
+	$node->safe_psql('postgres', "CREATE TABLE late (i int, $columns) USING sofort; INSERT INTO late SELECT g, $differ FROM generate_series(1, 2000) g;
+		INSERT INTO late SELECT 10000 + g, $repeat FROM generate_series(1, 1500) g");
+	my $before = $encodings->();
+	my $holder = $node->background_psql('postgres');
+	$holder->query_safe('BEGIN; SELECT sofort_test.fill_pool(0)');
+	is($node->error_of('VACUUM late'), '', 'full: VACUUM of a table whose values repeat by now');
+	is($encodings->(), $before, 'it had no room for their dictionaries');
+	$node->safe_psql('postgres', 'DELETE FROM late WHERE i <= 2000');
+	my $full = $bytes->();
+	is($node->error_of('VACUUM late'), '', "and when most rows were deleted: round $_") foreach 1 .. 2;
+	cmp_ok($bytes->(), '<', $full / 2 + 1024 * 1024, 'their space is given back');
+	is($encodings->(), 'dictionary', 'then there is room for dictionaries');
+	is($node->safe_psql('postgres', q{SELECT count(*), count(DISTINCT c1), min(c40) FROM late}), '1500|7|some text 40 that is like many others 0', 'the rows are there');
+	$holder->query_safe('ROLLBACK');
+	$holder->quit;
+	$node->safe_psql('postgres', 'DROP TABLE late');
+
+	# indexes of dictionaries that have to be made first: in the pool of a copy's, in DRAM after a start
+	$node->safe_psql('postgres', 'CREATE DATABASE original');
+	my $value = q{'value ' || CASE WHEN i <= 2000 THEN i % 100 ELSE i / 4 END};
+	foreach my $placement ('pmem', 'hybrid', 'dram')
+	{
+		$node->safe_psql('original', qq{CREATE EXTENSION IF NOT EXISTS sofort; SET sofort.dictionary_placement = '$placement';
+			CREATE TABLE d_$placement (i int, d text) USING sofort; INSERT INTO d_$placement SELECT i, $value FROM generate_series(1, 32000) i});
+		is($node->safe_psql('original', "SELECT encoding FROM sofort.columns WHERE relation = 'd_$placement'::regclass AND column_name = 'd'"), 'dictionary', "$placement: a dictionary");
+	}
+	$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE original');
+	$node->restart;
+	foreach my $what ('pool', 'DRAM')
+	{
+		my @tables = $what eq 'pool' ? ('d_pmem', 'd_hybrid') : ('d_pmem', 'd_hybrid', 'd_dram');
+		$holder = $node->background_psql('postgres');
+		my @dbs = $what eq 'pool' ? ('copy') : ('copy', 'original');
+		foreach my $db (@dbs)
+		{
+			foreach my $table (@tables)
+			{
+				is($node->safe_psql($db, "SELECT count(*), count(DISTINCT d) FROM $table"), '32000|7601', "$db, $table: rows");
+				# (the update, which copies the code, finds the place for new rows)
+				$node->safe_psql($db, "DELETE FROM $table WHERE i % 8000 < 4000 AND i % 2 = 0; UPDATE $table SET i = i WHERE i = 1");
+			}
+		}
+		$holder->query_safe($what eq 'pool' ? 'BEGIN; SELECT sofort_test.fill_pool(0)' : 'SELECT sofort_test.fill_arena(0)');
+		foreach my $db (@dbs)
+		{
+			foreach my $table (@tables)
+			{
+				my $said;
+				is($node->psql($db, "VACUUM VERBOSE $table", stderr => \$said), 0, "$what full, $db, $table: VACUUM") or diag($said);
+				like($said, qr/tuples: 800[01] removed/, "$what full, $db, $table: it removes rows");
+			}
+		}
+		$holder->query_safe($what eq 'pool' ? 'ROLLBACK' : 'SELECT sofort_test.empty_arena()');
+		$holder->quit;
+		# (put back for the other round, by use of the dictionary)
+		foreach my $db (@dbs)
+		{
+			$node->safe_psql($db, "INSERT INTO $_ SELECT i, $value FROM generate_series(1, 32000) i WHERE i % 8000 < 4000 AND i % 2 = 0") foreach @tables;
+		}
+		$node->restart;
+	}
+	# with room the values that no row has go, as always
+	foreach my $table ('d_pmem', 'd_hybrid', 'd_dram')
+	{
+		$node->safe_psql('copy', "DELETE FROM $table WHERE i % 8000 >= 1000");
+		$node->safe_psql('copy', "SELECT txid_current(); VACUUM $table; SELECT txid_current()") foreach 1 .. 4;
+		is($node->safe_psql('copy', "SELECT count(*), count(*) FILTER (WHERE d <> $value) FROM $table"), '4000|0', "$table: values are right");
+		is($node->safe_psql('copy', "SELECT count(*) FROM sofort.verify('$table')"), 0, "$table: verify");
+	}
+	$node->stop;
+	$node->teardown_node;
+}
 done_testing();

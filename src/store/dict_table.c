@@ -80,8 +80,8 @@ make_in_pool(DictionaryHeader *d, uint64 slots, PmReservation *r, int *full)
 	return t;
 }
 
-static void
-raise_out_of_memory(void)
+void
+dict_raise_out_of_memory(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -249,7 +249,7 @@ dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 			return false;
 		if (full != 0)
 			pm_raise_full(full, media_size(slots));
-		raise_out_of_memory();
+		dict_raise_out_of_memory();
 	}
 	fill(t, index, 0);
 	if (placement != DICT_DRAM)
@@ -274,13 +274,13 @@ make_delta(StoreShared *shared, DictIndex *index, uint64 slots)
 	DictTable  *delta = make_in_dram(slots);
 
 	if (delta == NULL)
-		raise_out_of_memory();
+		dict_raise_out_of_memory();
 	fill(delta, index, index->table->media->covered);
 	replace(shared, index, &index->delta, delta);
 }
 
 bool
-dict_tables_open(StoreShared *shared, DictIndex *index)
+dict_tables_open(StoreShared *shared, DictIndex *index, int flags)
 {
 	DictionaryHeader *d = index->dictionary;
 	DictMedia  *media;
@@ -301,7 +301,9 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 				 errmsg("index of a dictionary is damaged in the sofort pool"),
 				 errhint("Run sofort.verify() for the table.")));
 	free_chain(d->store, &media->older);
-	t = arena_alloc(sizeof(DictTable), ARENA_ZERO);
+	t = arena_alloc(sizeof(DictTable), ARENA_ZERO | flags);
+	if (t == NULL)
+		return true;
 	t->media = media;
 	t->mask = media->mask;
 	t->slot = media->slot;
@@ -314,7 +316,9 @@ dict_tables_open(StoreShared *shared, DictIndex *index)
 		if (delta == NULL)
 		{
 			arena_free(t);
-			raise_out_of_memory();
+			if (flags & ARENA_NO_OOM)
+				return true;
+			dict_raise_out_of_memory();
 		}
 		fill(delta, index, media->covered);
 		replace(shared, index, &index->delta, delta);
@@ -401,7 +405,7 @@ dictionary_placement_name(DictPlacement placement)
 static void
 dictionary_place(StoreShared *shared, DictionaryHeader *d, DictPlacement placement)
 {
-	DictIndex  *index = dictionary_attach(shared, d);
+	DictIndex  *index = dictionary_attach(shared, d, 0);
 	LWLock	   *lock = dictionary_lock(d);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);

@@ -63,8 +63,13 @@ dict_table_miss(const DictTable *t)
 extern bool dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 							 uint64 values, int flags);
 
-/* After a start: use the table in the pool.  False: there is none that may be used. */
-extern bool dict_tables_open(StoreShared *shared, DictIndex *index);
+/*
+ * After a start: use the table in the pool.  False: there is none that may be used.  (There
+ * is one, but no memory to use it, and flags has ARENA_NO_OOM: index->table stays NULL.)
+ */
+extern bool dict_tables_open(StoreShared *shared, DictIndex *index, int flags);
+
+pg_noreturn extern void dict_raise_out_of_memory(void);
 
 /*
  * Room for one more value, which will have this code.  False: too many others are where

@@ -152,7 +152,10 @@ is_due(DictIndex *index)
 	return n >= 2 * index->last_used || ++index->vacuums >= COUNT_AGAIN;
 }
 
-/* Large dictionaries that nobody has used since the start have no index yet. */
+/*
+ * Large dictionaries that nobody has used since the start have no index yet.  One for
+ * which there is no room stays without: rows are vacuumed all the same.
+ */
 static void
 attach_large(StoreDesc *store)
 {
@@ -166,11 +169,20 @@ attach_large(StoreDesc *store)
 
 		if (p == PM_NULL || pm_vector_count(&((DictionaryHeader *) pm_deref(p))->values) < COUNT_FROM)
 			continue;
-		index = dictionary_attach(store->shared, pm_deref(p));
+		index = dictionary_attach(store->shared, pm_deref(p), ARENA_NO_OOM);
+		if (index == NULL)
+			continue;
 		LWLockAcquire(dictionary_lock(index->dictionary), LW_EXCLUSIVE);
-		dictionary_find_absent(store->shared, index);
+		(void) dictionary_find_absent(store->shared, index);
 		LWLockRelease(dictionary_lock(index->dictionary));
 	}
+}
+
+/* Else its unused values cannot be told from those that have gone, and stay. */
+static bool
+is_attached(const DictIndex *index)
+{
+	return index->table != NULL && index->absent_known;
 }
 
 /* Does an index refer to the dictionary's column? */
@@ -272,7 +284,7 @@ store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 			is_in_keys(store, indexed, index))
 			stop_marking(shared, index);
 		free_if_possible(shared, index, complete);
-		if (index->step == DICT_IDLE && is_due(index))
+		if (index->step == DICT_IDLE && is_attached(index) && is_due(index))
 		{
 			start_marking(shared, index);
 			horizon = txn_horizon(NULL);

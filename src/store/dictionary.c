@@ -31,10 +31,11 @@ dictionary_element(const DictionaryHeader *d, uint64 code)
 
 /*
  * Make the dictionary of a column.  Structure lock held.  One that is there
- * already (from a shape that was never published) is used again.
+ * already (from a shape that was never published) is used again.  NULL if the pool
+ * has no room.
  */
 DictionaryHeader *
-dictionary_create(StoreHeader *header, uint64 column)
+dictionary_create(StoreHeader *header, uint64 column, NoRoom *why)
 {
 	ColumnHeader *c = column_get(header, column);
 	DictionaryHeader *d;
@@ -44,8 +45,11 @@ dictionary_create(StoreHeader *header, uint64 column)
 		PmReservation r;
 		uint32		elem = c->attlen > 0 ? (uint32) c->attlen : (uint32) sizeof(PMPtr);
 
-		pm_reserve(&r, store_id_of(header), sizeof(DictionaryHeader), &c->dictionary, 1,
-				   STORE_METADATA | PM_RESERVE_ZERO);
+		why->size = sizeof(DictionaryHeader);
+		why->result = pm_try_reserve(&r, store_id_of(header), sizeof(DictionaryHeader),
+									 &c->dictionary, 1, STORE_METADATA | PM_RESERVE_ZERO);
+		if (why->result != 0)
+			return NULL;
 		d = r.addr;
 		d->store = store_id_of(header);
 		d->column = (uint32) column;
@@ -65,8 +69,9 @@ dictionary_create(StoreHeader *header, uint64 column)
 	}
 	d = pm_deref(c->dictionary);
 	/* plans hold the address of the first chunk */
-	pm_vector_reserve(&d->values, 0, store_id_of(header), STORE_METADATA);
-	return d;
+	why->result = pm_vector_try_reserve(&d->values, 0, store_id_of(header), STORE_METADATA,
+										&why->size);
+	return why->result == 0 ? d : NULL;
 }
 
 /* ---- looking up ---- */
@@ -274,8 +279,9 @@ dictionary_code_is_void(const DictionaryHeader *d, uint64 code)
 /*
  * After a start: codes without a value can be given out.  (Freed values of fixed
  * length are in the table again, when that is made anew.)  Dictionary lock.
+ * False if there is no memory.
  */
-void
+bool
 dictionary_find_absent(StoreShared *shared, DictIndex *index)
 {
 	const DictionaryHeader *d = index->dictionary;
@@ -284,19 +290,16 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 	bool		listed;
 
 	if (index->absent_known)
-		return;
+		return true;
 	for (code = 0; code < pm_vector_count(&d->values); code++)
 		nabsent += dictionary_code_is_void(d, code);
 	if (nabsent > 0 && !prepare_absent(shared, index))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory for sofort"),
-				 errhint("Raise sofort.dram_size and restart the server.")));
+		return false;
 	index->absent_known = true;
 	if (d->attlen < 0)
 		index->uncounted = 0;
 	if (nabsent == 0)
-		return;
+		return true;
 	Assert(index->nfree == 0);
 	listed = prepare_free(shared, index, nabsent);
 	for (code = pm_vector_count(&d->values); code-- > 0;)
@@ -307,6 +310,7 @@ dictionary_find_absent(StoreShared *shared, DictIndex *index)
 		if (listed)
 			index->free[index->nfree++] = code; /* descending, as it must be */
 	}
+	return true;
 }
 
 void
@@ -403,42 +407,56 @@ flush_found(DictionaryHeader *d)
 	pm_drain();
 }
 
-/* The index of a dictionary; made, and after a restart built, at first use. */
+/* The tables of a dictionary that nobody has used since the start.  Dictionary lock. */
+static void
+make_tables(StoreShared *shared, DictIndex *index, int flags)
+{
+	DictionaryHeader *d = index->dictionary;
+
+	flush_found(d);
+	/* (who tried before, and found no room, may have counted) */
+	if (!index->absent_known)
+		index->uncounted = pm_vector_count(&d->values);
+	if (dict_tables_open(shared, index, flags))
+		return;
+	if (dictionary_find_absent(shared, index))
+		(void) dict_tables_make(shared, index, dictionary_placement_of(d),
+								pm_vector_count(&d->values), flags);
+	else if ((flags & ARENA_NO_OOM) == 0)
+		dict_raise_out_of_memory();
+}
+
+/*
+ * The index of a dictionary; made, and after a restart built, at first use.  NULL: there
+ * is no room for it, in the arena or in the pool, and flags has ARENA_NO_OOM.
+ */
 DictIndex *
-dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary)
+dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary, int flags)
 {
 	LWLock	   *lock = dictionary_lock(dictionary);
 	DictIndex  *index;
 
 	LWLockAcquire(structure_lock(shared->id), LW_EXCLUSIVE);
 	index = dictionary_index_of(shared, dictionary);
-	if (index == NULL)
+	if (index == NULL && (index = arena_alloc(sizeof(DictIndex), ARENA_ZERO | flags)) != NULL)
 	{
-		index = arena_alloc(sizeof(DictIndex), ARENA_ZERO);
 		index->dictionary = dictionary;
 		index->next = shared->dictionaries;
 		shared->dictionaries = index;
 		pg_atomic_fetch_add_u64(&shared->bytes_dram, sizeof(DictIndex));
 	}
 	LWLockRelease(structure_lock(shared->id));
+	if (index == NULL)
+		return NULL;
 	if (index->table == NULL)
 	{
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		if (index->table == NULL)
-		{
-			flush_found(dictionary);
-			index->uncounted = pm_vector_count(&dictionary->values);
-			if (!dict_tables_open(shared, index))
-			{
-				dictionary_find_absent(shared, index);
-				(void) dict_tables_make(shared, index, dictionary_placement_of(dictionary),
-										pm_vector_count(&dictionary->values), 0);
-			}
-		}
+			make_tables(shared, index, flags);
 		LWLockRelease(lock);
 		SOFORT_STOP("dictionary-attached");
 	}
-	return index;
+	return index->table == NULL ? NULL : index;
 }
 
 int
@@ -454,7 +472,7 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
 
 		if (d == NULL || pm_vector_count(&d->values) < values || dictionary_is_indexed(store->shared, d))
 			continue;
-		(void) dictionary_attach(store->shared, d);
+		(void) dictionary_attach(store->shared, d, 0);
 		n++;
 		SOFORT_STOP("dictionary-built");
 	}

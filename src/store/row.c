@@ -178,7 +178,7 @@ encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p
 
 	if (unlikely(plan->index[i] == NULL))
 		plan->index[i] = dictionary_attach(store->shared,
-										   unconstify(DictionaryHeader *, a->dictionary));
+										   unconstify(DictionaryHeader *, a->dictionary), 0);
 	if (a->byval)
 	{
 		store_att_byval(buffer, value, a->attlen);

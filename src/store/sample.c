@@ -260,16 +260,37 @@ look_at(Look *look, int i)
 				  look->nrows, bms_is_member(i + 1 - FirstLowInvalidHeapAttributeNumber, look->indexed));
 }
 
-/* Publish a decided shape; choices of dictionaries that are not there yet get them. */
-static void
-publish_choices(StoreDesc *store, ColumnChoice *choices, int n)
+/*
+ * Publish a decided shape; choices of dictionaries that are not there yet get them.
+ * False if the pool has no room: what was made of it is used the next time.
+ */
+static bool
+try_publish_choices(StoreDesc *store, ColumnChoice *choices, int n, NoRoom *why)
 {
 	int			i;
 
 	for (i = 0; i < n; i++)
-		if (choices[i].encoding == ENCODING_DICTIONARY && choices[i].dictionary == PM_NULL)
-			choices[i].dictionary = pm_ptr(dictionary_create(store->header, choices[i].column));
-	(void) shape_publish(store, choices, n, true);
+	{
+		DictionaryHeader *d;
+
+		if (choices[i].encoding != ENCODING_DICTIONARY || choices[i].dictionary != PM_NULL)
+			continue;
+		d = dictionary_create(store->header, choices[i].column, why);
+		if (d == NULL)
+			return false;
+		choices[i].dictionary = pm_ptr(d);
+	}
+	return shape_try_publish(store, choices, n, true, why);
+}
+
+static void
+publish_choices(StoreDesc *store, ColumnChoice *choices, int n)
+{
+	NoRoom		why;
+
+	pool_require();
+	if (!try_publish_choices(store, choices, n, &why))
+		pm_raise_full(why.result, why.size);
 }
 
 /*
@@ -368,7 +389,8 @@ shape_may_reconsider(StoreDesc *store)
  * Do values repeat by now that did not when their encoding was chosen?  If the
  * youngest rows would be less than half as large with dictionaries, there is a new
  * shape that has them, and rows of the older ones are not filled any more (so the
- * table grows by at most half before VACUUM releases them).  Structure
+ * table grows by at most half before VACUUM releases them).  In a full pool it is
+ * left for another time: nobody needs it now, VACUUM least of all.  Structure
  * lock held; indexed: as for shape_decide().
  */
 void
@@ -382,6 +404,7 @@ shape_reconsider(StoreDesc *store, Bitmapset *indexed)
 	ColumnChoice *choice;
 	double		row_bytes;
 	double		saved = 0;
+	NoRoom		why;
 	int			i;
 
 	if (!shape_may_reconsider(store))
@@ -417,6 +440,6 @@ shape_reconsider(StoreDesc *store, Bitmapset *indexed)
 		choice++;
 	}
 	if (saved * 2 > row_bytes)
-		publish_choices(store, choices, n);
+		(void) try_publish_choices(store, choices, n, &why);
 	look_end(&look);
 }

@@ -261,31 +261,13 @@ place_record(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choi
 			s->columns[i].stride = s->record_stride;
 }
 
-/*
- * Publish a shape and return its number.  final: for full blocks, with
- * minipages; else for blocks of any capacity.
- */
-uint32
-shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
+static void
+fill_columns(ShapeHeader *s, const ColumnChoice *choices, int n)
 {
-	StoreHeader *header = store->header;
-	PmReservation r;
-	ShapeHeader *s;
-	uint64		id = pm_vector_count(&header->shapes);
-	Size		size = offsetof(ShapeHeader, columns) + n * sizeof(ShapeColumn);
-	int			flags = STORE_METADATA | PM_RESERVE_ZERO;
 	uint16		nullable = 0;
 	int			i;
 
-	pm_vector_reserve(&header->shapes, id, store->id, STORE_METADATA);
-	/* left over from a crash between publishing and counting */
-	if (*(PMPtr *) pm_vector_get(&header->shapes, id) != PM_NULL)
-		pm_free(store->id, pm_vector_get(&header->shapes, id), 1);
-	pm_reserve(&r, store->id, size, pm_vector_get(&header->shapes, id), 1, flags);
-	s = r.addr;
-	s->id = (uint32) id;
 	s->ncolumns = n;
-	s->capacity = final ? SOFORT_BLOCK_ROWS : 0;
 	for (i = 0; i < n; i++)
 	{
 		s->columns[i].column = choices[i].column;
@@ -296,6 +278,36 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 		s->columns[i].flags = (choices[i].undecided ? SHAPE_UNDECIDED : 0) |
 			(choices[i].late ? SHAPE_LATE : 0) | (choices[i].left ? SHAPE_LEFT : 0);
 	}
+}
+
+/*
+ * Publish a shape.  final: for full blocks, with minipages; else for blocks of any
+ * capacity.  False if the pool has no room.
+ */
+bool
+shape_try_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final, NoRoom *why)
+{
+	StoreHeader *header = store->header;
+	PmReservation r;
+	ShapeHeader *s;
+	uint64		id = pm_vector_count(&header->shapes);
+	Size		size = offsetof(ShapeHeader, columns) + n * sizeof(ShapeColumn);
+
+	why->result = pm_vector_try_reserve(&header->shapes, id, store->id, STORE_METADATA, &why->size);
+	if (why->result != 0)
+		return false;
+	/* left over from a crash between publishing and counting */
+	if (*(PMPtr *) pm_vector_get(&header->shapes, id) != PM_NULL)
+		pm_free(store->id, pm_vector_get(&header->shapes, id), 1);
+	why->size = size;
+	why->result = pm_try_reserve(&r, store->id, size, pm_vector_get(&header->shapes, id), 1,
+								 STORE_METADATA | PM_RESERVE_ZERO);
+	if (why->result != 0)
+		return false;
+	s = r.addr;
+	s->id = (uint32) id;
+	s->capacity = final ? SOFORT_BLOCK_ROWS : 0;
+	fill_columns(s, choices, n);
 	if (final)
 		spill_to_minipages(s, choices);
 	place_minipages(s, header, choices);
@@ -308,7 +320,17 @@ shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
 	pg_atomic_write_u32(&store->shared->current_shape, (uint32) id);
 	space_shape_changed(store->shared, shape_retired_below(header, (uint32) id));
 	SOFORT_STOP("store-shape-published");
-	return (uint32) id;
+	return true;
+}
+
+static void
+shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final)
+{
+	NoRoom		why;
+
+	pool_require();
+	if (!shape_try_publish(store, choices, n, final, &why))
+		pm_raise_full(why.result, why.size);
 }
 
 /* ---- first choices ---- */
@@ -404,7 +426,7 @@ shape_make_initial(StoreDesc *store)
 	int			n;
 	ColumnChoice *choices = shape_choices(store, NULL, &n);
 
-	(void) shape_publish(store, choices, n, false);
+	shape_publish(store, choices, n, false);
 	pfree(choices);
 }
 
@@ -477,7 +499,7 @@ shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size)
 			else
 				widen_choice(store, &choices[k], size);
 		}
-		(void) shape_publish(store, choices, n, like->capacity != 0);
+		shape_publish(store, choices, n, like->capacity != 0);
 		pfree(choices);
 	}
 	LWLockRelease(structure_lock(store->id));

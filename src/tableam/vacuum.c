@@ -491,12 +491,13 @@ tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy
 
 	prune_table(&vac);
 	cleanup_indexes(&vac);
-	store_reconsider(rel, vac.store);
 	if (params->truncate != VACOPTVALUE_DISABLED)
 	{
 		pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_TRUNCATE);
 		vac.released = store_release_empty(rel, vac.store);
 	}
+	/* a new shape needs space: what is given back makes room for it */
+	store_reconsider(rel, vac.store);
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
 	update_statistics(&vac, vac.oldest_xmin, oldest_mxact);

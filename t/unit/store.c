@@ -222,7 +222,7 @@ op_free_values(void)
 static void
 op_attach(void)
 {
-	dict_index = dictionary_attach(shared, dictionary());
+	dict_index = dictionary_attach(shared, dictionary(), 0);
 }
 
 static void
@@ -355,7 +355,9 @@ step(uint64 nth)
 static void
 op_create(void)
 {
-	(void) dictionary_create(header, 0);
+	NoRoom		why;
+
+	assert_non_null(dictionary_create(header, 0, &why));
 	op_attach();
 }
 

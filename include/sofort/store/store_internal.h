@@ -516,8 +516,16 @@ typedef struct ColumnChoice
 	PMPtr		dictionary;
 } ColumnChoice;
 
+/* Why there was no room in the pool: for pm_raise_full() */
+typedef struct NoRoom
+{
+	int			result;
+	Size		size;
+} NoRoom;
+
 extern ColumnChoice choice_initial(const ColumnHeader *c, int32 typmod);
-extern uint32 shape_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final);
+extern bool shape_try_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final,
+							  NoRoom *why);
 extern void shape_make_initial(StoreDesc *store);
 extern void shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size);
 extern uint32 shape_null_bytes(const ShapeHeader *s);
@@ -546,8 +554,8 @@ shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
 }
 
 /* ---- dictionary.c ---- */
-extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column);
-extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary);
+extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column, NoRoom *why);
+extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary, int flags);
 #define DICT_FULL		PG_UINT32_MAX
 extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len,
 							  uint64 limit, uint64 own_rows);
@@ -572,7 +580,7 @@ extern bool dictionary_code_is_void(const DictionaryHeader *d, uint64 code);
 extern bool dictionary_is_absent(const DictIndex *index, uint32 code);
 extern bool dictionary_value_may_go(StoreShared *shared, const DictionaryHeader *dictionary,
 									uint32 code);
-extern void dictionary_find_absent(StoreShared *shared, DictIndex *index);
+extern bool dictionary_find_absent(StoreShared *shared, DictIndex *index);
 extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use,
 							  uint32 nunused);
 extern void dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n);
