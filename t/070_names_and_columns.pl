@@ -120,6 +120,27 @@ foreach my $point ('store-created', 'store-rows-written', 'prepare-durable')
 	}
 }
 
+# cut short, when a tree in the pool is left, and perhaps tables
+foreach my $workers (2, 0)
+{
+	my $what = "DROP DATABASE cut short, $workers workers";
+	my $before = stores();
+	sql("ALTER SYSTEM SET sofort.recovery_workers = $workers");
+	$node->reload;
+	sql('CREATE DATABASE dropped');
+	$node->safe_psql('dropped', "CREATE EXTENSION sofort; CREATE TABLE gone (i int PRIMARY KEY, v text) USING sofort; $fill");
+	$node->safe_psql('dropped', 'CREATE TABLE gone_too USING sofort AS SELECT * FROM gone') if $workers == 0;
+	$node->safe_psql('dropped', q{CREATE INDEX gone_v ON gone USING sofort_index (v) WITH (placement = pmem)});
+	ok($node->crash_at('store-drop-freed', 'DROP DATABASE dropped'), "$what: killed when the first table is dropped");
+	$node->start;
+	is(sql(q{SELECT count(*) FROM pg_database WHERE datname = 'dropped'}), 0, "$what: it is gone");
+	space_is_back($what);
+	is(stores(), $before, "$what: so are its tables");
+	is($node->verify_problems, '', "$what: verify");
+}
+sql('ALTER SYSTEM RESET sofort.recovery_workers');
+$node->reload;
+
 # ---- ADD COLUMN rolled back, and again with another type ----
 sql('CREATE TABLE c (i int PRIMARY KEY) USING sofort; INSERT INTO c SELECT generate_series(1, 3000)');
 foreach my $how ('rolled back', 'crashed', 'killed at store-column-created', 'killed at prepare-durable')

@@ -39,6 +39,7 @@
 typedef struct LauncherDatabase
 {
 	Oid			db_oid;
+	bool		looked_for;		/* in the catalog, at least once */
 	bool		done;			/* but for functions_left */
 	bool		functions_left; /* indexes whose build runs functions of users */
 	bool		failed;			/* a worker could not finish it: nobody waits for that */
@@ -137,8 +138,9 @@ read_database(Oid db_oid, bool *valid)
  * roll back.  Nor can anybody connect if one was cut short before.
  */
 static bool
-database_is_there(Oid db_oid)
+database_is_there(LauncherDatabase *db)
 {
+	Oid			db_oid = db->db_oid;
 	bool		valid;
 
 	SetCurrentStatementStartTimestamp();
@@ -154,6 +156,7 @@ database_is_there(Oid db_oid)
 		workload_forget_database(db_oid);
 	}
 	CommitTransactionCommand();
+	db->looked_for = true;
 	return valid;
 }
 
@@ -401,7 +404,13 @@ needs_worker(LauncherDatabase *db, bool functions, bool *later)
 	return functions ? !to_be_done && db->functions_left : to_be_done;
 }
 
-/* One for each database at most, so that databases go side by side.  *later: not all of them */
+/*
+ * One for each database at most, so that databases go side by side.  *later: not all of
+ * them (without any workers there is nothing to wait for: a new setting wakes us).
+ *
+ * Whether the database is there does not depend on a place for a worker: nobody else
+ * drops the stores of one that is not.
+ */
 static bool
 start_round(bool functions, bool *later)
 {
@@ -411,24 +420,28 @@ start_round(bool functions, bool *later)
 	foreach(lc, databases)
 	{
 		LauncherDatabase *db = lfirst(lc);
+		bool		away;
+		bool		room;
 		int			running;
 		int			slot;
 
 		if (!needs_worker(db, functions, later))
 			continue;
 		slot = free_slot(functions, &running);
-		if (slot < 0 || running >= sofort_recovery_workers ||
-			GetCurrentTimestamp() < db->not_before || recovery_must_stay_away(db->db_oid))
-			*later = true;
-		else if (!database_is_there(db->db_oid))
+		away = recovery_must_stay_away(db->db_oid);
+		room = slot >= 0 && running < sofort_recovery_workers &&
+			GetCurrentTimestamp() >= db->not_before && !away;
+		if (!room && (db->looked_for || away))
+			*later |= sofort_recovery_workers > 0 || !db->looked_for;
+		else if (!database_is_there(db))
 		{
 			db->done = true;
 			db->functions_left = false;
 		}
-		else if (start_worker(slot, db, functions))
+		else if (room && start_worker(slot, db, functions))
 			started = true;
 		else
-			*later = true;
+			*later |= sofort_recovery_workers > 0;
 	}
 	return started;
 }

@@ -805,9 +805,15 @@ is_table(void *arg, const StoreNode *node)
 }
 
 static bool
+is_sound(void *arg, const StoreNode *node)
+{
+	return node->damage == NULL;
+}
+
+static bool
 is_sound_table(void *arg, const StoreNode *node)
 {
-	return node->damage == NULL && is_table(arg, node);
+	return is_sound(arg, node) && is_table(arg, node);
 }
 
 static bool
@@ -853,12 +859,16 @@ store_drop_database(Oid db_oid, bool also_new)
 	return n;
 }
 
+/*
+ * Those with any sound store: a DROP DATABASE that was cut short may have left trees
+ * without their tables.
+ */
 List *
 store_databases(bool also_new)
 {
 	int			n;
 	int			i;
-	StoreNode  *list = registry_list(is_sound_table, NULL, &n);
+	StoreNode  *list = registry_list(is_sound, NULL, &n);
 	List	   *databases = NIL;
 
 	for (i = 0; i < n; i++)
