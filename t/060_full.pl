@@ -308,9 +308,20 @@ SKIP:
 	cmp_ok($bytes->(), '<', $full / 2 + 1024 * 1024, 'their space is given back');
 	is($encodings->(), 'dictionary', 'then there is room for dictionaries');
 	is($node->safe_psql('postgres', q{SELECT count(*), count(DISTINCT c1), min(c40) FROM late}), '1500|7|some text 40 that is like many others 0', 'the rows are there');
-	$holder->query_safe('ROLLBACK');
-	$holder->quit;
 	$node->safe_psql('postgres', 'DROP TABLE late');
+	$holder->query_safe('ROLLBACK');
+
+	# where not even the first leaf of a tree finds room
+	$node->safe_psql('postgres', 'CREATE TABLE tiny (i int) USING sofort');
+	foreach my $placement ('pmem', 'hybrid')
+	{
+		$holder->query_safe('BEGIN; SELECT sofort_test.fill_pool(0)');
+		is($node->error_of("DO \$\$ BEGIN FOR n IN 1 .. 1000 LOOP EXECUTE 'CREATE INDEX ON tiny USING sofort_index (i) WITH (placement = $placement)'; END LOOP; END \$\$"),
+			'53100: sofort pool is full', "CREATE INDEX, $placement: the pool is full, not DRAM");
+		$holder->query_safe('ROLLBACK');
+	}
+	$holder->quit;
+	is($node->verify_problems, '', 'verify');
 
 	# indexes of dictionaries that have to be made first: in the pool of a copy's, in DRAM after a start
 	$node->safe_psql('postgres', 'CREATE DATABASE original');

@@ -95,7 +95,9 @@ tree_create_in_pool(StoreHeader *store, TreePlacement placement, int key_len, bo
 	leaf = tree_node_alloc(tree, 0);
 	if (leaf == NULL)
 	{
+		/* who has no tree to ask says that memory is short */
 		tree_destroy(tree);
+		pool_raise_full();
 		return NULL;
 	}
 	leaf_fill(tree, leaf, low, low, 0);
