@@ -186,6 +186,24 @@ SELECT set_config('workload.calls', :'calls', false) = :'calls' AS set;
 SELECT calls_of('EXPLAIN SELECT FROM item WHERE place === 5 AND id > 0') + 1 = :calls AS as_many;
 SELECT calls_of('EXPLAIN SELECT FROM item WHERE place === 5 AND id > 0') + 1 = :calls AS as_many;
 
+-- of more kinds than there are places for only one a second is explored
+-- (a stop point that never fires counts)
+SELECT sofort_test.arm('exec-kind-explored', 'wait', 1000000000);
+CREATE TABLE many (a int PRIMARY KEY, b int, c int, d int, e int, f int, g int, h int, i int, j int, k int) USING sofort;
+CREATE FUNCTION explored(first int, last int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	before bigint := sofort_test.passages('exec-kind-explored');
+BEGIN
+	FOR n IN first .. last LOOP
+		EXECUTE 'SELECT FROM many WHERE a = 1' || (SELECT coalesce(string_agg(format(' AND %s = 1', chr(ascii('b') + bit)), ''), '')
+			FROM generate_series(0, 9) bit WHERE n & (1 << bit) <> 0) || CASE WHEN n > 1023 THEN ' AND a < 5' ELSE '' END;
+	END LOOP;
+	RETURN sofort_test.passages('exec-kind-explored') - before;
+END $$;
+SELECT explored(0, 1023) > 100 AS most;
+SELECT explored(1024, 1900) < 10 AS few;
+SELECT sofort_test.disarm('exec-kind-explored');
+
 SET client_min_messages = warning;
 DROP SCHEMA workload_test CASCADE;
 REVOKE USAGE ON SCHEMA sofort FROM workload_reader;

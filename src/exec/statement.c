@@ -25,6 +25,7 @@
 #include "optimizer/planner.h"
 #include "portability/instr_time.h"
 #include "sofort/compat/ddl.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/store/workload.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -247,6 +248,7 @@ describe(Query *query, const char *text, int options, ParamListInfo params, cons
 
 	if (calls && (query = what_if_without_calls(query)) == NULL)
 		return handle;			/* counted, without indexes */
+	SOFORT_STOP("exec-kind-explored");
 	INSTR_TIME_SET_CURRENT(start);
 	explore(query, text, options, params, &kind);
 	return workload_describe(&kind, milliseconds_since(start));
@@ -272,7 +274,7 @@ statement_planner(Query *query, const char *text, int options, ParamListInfo par
 		return plan_as_ever(query, text, options, params);
 
 	kind = workload_find(h.hash, &stale);
-	if (kind == 0 || stale)
+	if (kind == 0 ? workload_takes_kinds() : stale)
 		copy = copyObject(query);	/* planning scribbles on it */
 	functions_before = user_functions;
 	plan = plan_as_ever(query, text, options, params);

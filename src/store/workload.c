@@ -36,6 +36,7 @@
 #define HALF_LIFE_SECONDS	600.0
 #define STALE_MILLISECONDS	60000	/* at least; */
 #define STALE_FACTOR		1000	/* and so many times what describing took */
+#define REPLACE_MILLISECONDS 1000	/* between two kinds that take another's place */
 #define TRIED_MILLISECONDS	3600000	/* after an attempt that failed */
 #define SEEN_CELLS			4096
 #define SEEN_OFTEN			10
@@ -72,6 +73,8 @@ typedef struct WorkloadShared
 	Latch	   *launcher;		/* waits to be told that there is work, or NULL */
 	uint64		saves;			/* the launcher's rounds */
 	volatile bool active;		/* something was counted since the last save */
+	volatile int nkinds;		/* places that are used */
+	volatile TimestampTz replaced;	/* when a kind took the place of another */
 	volatile uint8 seen[SEEN_CELLS];	/* by fingerprint; lost updates do no harm */
 	int16		bucket[BUCKETS];
 	KindEntry	entries[WORKLOAD_KINDS];
@@ -171,6 +174,7 @@ load_records(void)
 		{
 			latest = Max(latest, Workload->entries[i].as_of);
 			link_entry(i);
+			Workload->nkinds++;
 		}
 	for (int i = 0; i < WORKLOAD_KINDS; i++)
 	{
@@ -295,6 +299,7 @@ free_place(int place)
 	while (*p != place)
 		p = &Workload->entries[*p].next;
 	*p = entry->next;
+	Workload->nkinds--;
 	memset(entry, 0, sizeof(KindEntry));
 	entry->generation = Max(generation, 1);
 	entry->description_dirty = true;
@@ -309,25 +314,39 @@ choose_place(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	double		least = 0;
-	int			best = -1;
+	int			best = 0;
 
+	if (Workload->nkinds < WORKLOAD_KINDS)
+	{
+		while (Workload->entries[best].used)
+			best++;
+		return best;
+	}
 	collect();
 	for (int i = 0; i < WORKLOAD_KINDS; i++)
 	{
 		const KindEntry *entry = &Workload->entries[i];
 		double		usage;
 
-		if (!entry->used)
-			return i;
 		usage = faded(entry->fading, entry->as_of, now) + faded(1, entry->described, now);
-		if (best < 0 || usage < least)
+		if (i == 0 || usage < least)
 		{
 			best = i;
 			least = usage;
 		}
 	}
 	free_place(best);
+	Workload->replaced = now;
 	return best;
+}
+
+/* Read without the lock: one kind too many, or a second too late, does no harm. */
+bool
+workload_takes_kinds(void)
+{
+	return Workload->nkinds < WORKLOAD_KINDS ||
+		TimestampDifferenceExceeds(Workload->replaced, GetCurrentStatementStartTimestamp(),
+								   REPLACE_MILLISECONDS);
 }
 
 WorkloadHandle
@@ -377,6 +396,7 @@ set_description(const WorkloadKind *kind, bool replace, int stale_after)
 		place = choose_place();
 		entry = &Workload->entries[place];
 		entry->used = true;
+		Workload->nkinds++;
 		entry->as_of = GetCurrentTimestamp();
 		entry->kind.fingerprint = kind->fingerprint;
 		link_entry(place);

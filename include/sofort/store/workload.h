@@ -50,6 +50,13 @@ extern bool workload_enabled(void);
  */
 extern WorkloadHandle workload_find(uint64 fingerprint, bool *stale);
 
+/*
+ * Is there a place for another kind?  If all are taken, one a second may have that of the
+ * kind that has been used least: who has more kinds than places must not explore one
+ * after the other.
+ */
+extern bool workload_takes_kinds(void);
+
 /* Counts how often it was asked: has it been about ten times? */
 extern bool workload_seen_often(uint64 fingerprint);
 
