@@ -43,6 +43,7 @@ my @moments = (
 	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
 	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:zero_entries:flush:1', 'txn/tcb.c:zero_entries:drain:1' ],
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
+	[ 'flushes', 'reused: is freed', 'reused: others', 'store/vacuum.c:dissolve_chain:flush:1' ],
 	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],
 	[ 'corners', 'prepared with locks', 'commit prepared with', 'txn/write_set.c:txn_store_carried_lock:flush:1' ],
@@ -108,6 +109,10 @@ my @recoveries = (
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'truncated',
 		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:resolve_slots:drain:1' ],
 	[ 'flushes', 'undone links: several', 'store/chain.c:store_link:flush:1', 'killed torn', '' ],
+	[ 'flushes', 'reused: is freed', 'store/vacuum.c:dissolve_chain:flush:1', 'killed', 'reused',
+		'store/space.c:flush_left_empty:flush:1', 'store/space.c:flush_left_empty:drain:1' ],
+	[ 'flushes', 'reused tail: is freed', 'store/vacuum.c:dissolve_chain:flush:1', 'killed', 'tail',
+		'store/block.c:find_append_position:flush:1', 'store/block.c:find_append_position:drain:1' ],
 	[ 'flushes', 'shrunk: before', 'pmem/slab.c:slab_free_owner:flush:1', 'killed', '',
 		'pmem/slab.c:slab_free_owner:flush:2' ],
 );

@@ -131,6 +131,12 @@ pm_drain_is_slow(void)
 	return persist_logs() || shadow_slow_drains();
 }
 
+bool
+pm_found_is_durable(void)
+{
+	return persist_logs();
+}
+
 const PmCounters *
 pm_counters(void)
 {

@@ -350,12 +350,16 @@ find_append_position(StoreDesc *store)
 			if (!header_locate(header, (b - 1) * SOFORT_BLOCK_ROWS + i, &ref) ||
 				word_read(&ref.words->begin) != WORD_EMPTY)
 				break;
+			if (!pm_found_is_durable())
+				pm_flush(&ref.words->begin, sizeof(uint64));
 			first = ref.row;
 			count++;
 		}
 		if (i >= 0)
 			break;
 	}
+	/* whoever fills one relies on it, see space_before_free() */
+	pm_drain();
 	shared->collected = arena_alloc(first / SOFORT_BLOCK_ROWS / 8 + 1, ARENA_ZERO);
 	pg_atomic_fetch_add_u64(&shared->bytes_dram, first / SOFORT_BLOCK_ROWS / 8 + 1);
 	shared->first_row = first;

@@ -172,6 +172,33 @@ space_give(StoreShared *shared, uint64 row, uint32 count)
 	LWLockRelease(space_lock(shared->id));
 }
 
+static bool
+is_left_empty(StoreDesc *store, uint64 block, uint32 index, RowRef *ref)
+{
+	return header_locate(store->header, block * SOFORT_BLOCK_ROWS + index, ref) &&
+		ref->row < store->shared->first_row && word_read(&ref->words->begin) == WORD_EMPTY;
+}
+
+/*
+ * A process that was killed may have made a root EMPTY, and not drained that.  It must
+ * be before the row gets a link of its own: see free_dead_chains().
+ */
+static void
+flush_left_empty(StoreDesc *store, uint64 block)
+{
+	uint32		i;
+	RowRef		ref;
+
+	if (pm_found_is_durable())
+		return;
+	for (i = 0; i < block_capacity(block); i++)
+	{
+		if (is_left_empty(store, block, i, &ref))
+			pm_flush(&ref.words->begin, sizeof(uint64));
+	}
+	pm_drain();
+}
+
 /*
  * The EMPTY rows of a block from an earlier life get their owner: the free
  * list.  Called before the first row of the block is freed in this life, and by
@@ -182,6 +209,7 @@ space_before_free(StoreDesc *store, uint64 block)
 {
 	StoreShared *shared = store->shared;
 	uint32		i;
+	RowRef		ref;
 
 	block_append_init(store);
 	if (block * SOFORT_BLOCK_ROWS >= shared->first_row ||
@@ -191,12 +219,10 @@ space_before_free(StoreDesc *store, uint64 block)
 	if (!block_is_marked(shared->collected, block))
 	{
 		SOFORT_STOP("store-block-collecting");
+		flush_left_empty(store, block);
 		for (i = 0; i < block_capacity(block); i++)
 		{
-			RowRef		ref;
-
-			if (header_locate(store->header, block * SOFORT_BLOCK_ROWS + i, &ref) &&
-				ref.row < shared->first_row && word_read(&ref.words->begin) == WORD_EMPTY)
+			if (is_left_empty(store, block, i, &ref))
 				space_give(shared, ref.row, 1);
 		}
 

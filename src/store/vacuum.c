@@ -237,7 +237,7 @@ list_add(RowList *list, uint64 row)
 
 /*
  * Take a dead chain apart: its rows into the list, its root EMPTY and without a
- * link, which is flushed.  Nobody can reach it any more but by its row ids.  Under
+ * link, both flushed.  Nobody can reach it any more but by its row ids.  Under
  * the chain lock: updaters collect the dead versions of any chain (garbage.c).
  */
 static void
@@ -261,7 +261,7 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	list_add(list, root->row);
 	for (i = first; i < list->n; i++)
 		space_before_free(store, list->rows[i] / SOFORT_BLOCK_ROWS);
-	__atomic_store_n(&root->words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
+	pm_store8(&root->words->begin, WORD_EMPTY);
 	if (link_slot(root->block, root->index) != NULL)
 		pm_store8(link_slot(root->block, root->index), 0);
 	LWLockRelease(chain_lock(store->id, root->row));
@@ -289,8 +289,9 @@ free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
 }
 
 /*
- * That the roots have no link is drained before any row of their chains can be used
- * again: a dead root must never lead into a foreign chain.  Roots are locked.
+ * That the roots are EMPTY and have no link is drained before any row of their
+ * chains can be used again, be it the root itself, for a version with a link of its
+ * own: a dead root must never lead into a foreign chain.  Roots are locked.
  * Returns how many versions were freed.
  */
 int

@@ -324,28 +324,32 @@ chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
 	return found ? NULL : "current version is not linked in its chain";
 }
 
+/* Does the chain of a root, which may be dead, lead back to it? */
+static const char *
+root_problem(const StoreHeader *h, const RowRef *ref)
+{
+	uint64		link = link_read(ref->block, ref->index);
+	RowRef		newest;
+	RowRef		root;
+
+	if (LINK_IS_SET(link) && header_locate(h, LINK_ROW(link), &newest) &&
+		(!chain_root_of(h, &newest, &root) || root.row != ref->row))
+		return "links of the newest version do not lead back";
+	return NULL;
+}
+
 /* A version that some snapshot may need is the root of its chain, or linked in it. */
 static void
 verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin)
 {
 	StoreHeader *h = v->store->header;
-	uint64		link = link_read(ref->block, ref->index);
 	const char *problem = NULL;
 	RowRef		root = *ref;
 
-	if (begin & BEGIN_HEAP_ONLY)
-	{
-		if (!chain_root_of(h, ref, &root))
-			problem = "links do not lead to a root";
-	}
-	else if (LINK_IS_SET(link))
-	{
-		RowRef		newest;
-
-		if (header_locate(h, LINK_ROW(link), &newest) &&
-			(!chain_root_of(h, &newest, &root) || root.row != ref->row))
-			problem = "links of the newest version do not lead back";
-	}
+	if ((begin & BEGIN_HEAP_ONLY) == 0)
+		problem = root_problem(h, ref);
+	else if (!chain_root_of(h, ref, &root))
+		problem = "links do not lead to a root";
 	if (problem == NULL)
 	{
 		LWLockAcquire(chain_lock(store_id_of(h), root.row), LW_SHARED);
@@ -354,6 +358,18 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 			problem = chain_problem(h, &root, ref->row);
 		LWLockRelease(chain_lock(store_id_of(h), root.row));
 	}
+	if (problem != NULL)
+		complain(v, "chain", place, "%s", problem);
+}
+
+/* A root that is dead, or was undone, leads to versions of its own, or nowhere. */
+static void
+verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin)
+{
+	const char *problem = NULL;
+
+	if ((begin & BEGIN_HEAP_ONLY) == 0)
+		problem = root_problem(v->store->header, ref);
 	if (problem != NULL)
 		complain(v, "chain", place, "%s", problem);
 }
@@ -383,7 +399,10 @@ verify_row(const Verify *v, const RowRef *ref)
 		complain(v, "row", place, "is a current version with a successor");
 	/* only of versions that this transaction's horizon protects */
 	if (WORD_TAG(begin) != WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_STAMP)
+	{
+		verify_ended(v, place, ref, begin);
 		return;
+	}
 	verify_values(v, place, ref);
 	verify_chain(v, place, ref, begin);
 }

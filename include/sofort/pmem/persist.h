@@ -112,6 +112,13 @@ typedef struct PmCounters
 extern const PmCounters *pm_counters(void);
 extern bool pm_drain_is_slow(void);
 
+/*
+ * Will a power cut leave what this server life found in the pool when it began?  Where
+ * memory outlives processes, killed ones may have stored what is not durable yet; with
+ * a redo log the start has written the file back.
+ */
+extern bool pm_found_is_durable(void);
+
 #include "sofort/pmem/shadow.h"
 
 #endif							/* SOFORT_PMEM_PERSIST_H */

@@ -452,5 +452,36 @@ INSERT INTO shrunk VALUES (1, 'one');
 COMMIT;
 -- step shrunk: others
 INSERT INTO q VALUES (997, 1, 'others');
+-- step reused: roots and versions
+BEGIN;
+CREATE TABLE reused (id int PRIMARY KEY, v int) USING sofort;
+INSERT INTO reused SELECT i, i FROM generate_series(1, 40) i;
+UPDATE reused SET v = 101 WHERE id = 1;
+CREATE TABLE tail (id int PRIMARY KEY, v int) USING sofort;
+INSERT INTO tail SELECT i, i FROM generate_series(1, 40) i;
+UPDATE tail SET v = 101 WHERE id = 1;
+INSERT INTO tail SELECT i, i FROM generate_series(51, 60) i;
+COMMIT;
+-- step reused: roots in other lines go
+BEGIN;
+DELETE FROM reused WHERE id = 20;
+DELETE FROM tail WHERE id = 60;
+COMMIT;
+-- step reused: slots come round
+DO $$ BEGIN FOR i IN 1..17 LOOP UPDATE q SET v = v WHERE id = 3; ROLLBACK; END LOOP; END $$;
+-- step reused: is freed
+VACUUM reused;
+-- step reused tail: is freed
+VACUUM tail;
+-- step reused: time goes by @9
+INSERT INTO q VALUES (460, 1, 'others');
+-- step reused: and more
+UPDATE reused SET v = 102 WHERE id = 1;
+-- step reused: so that it is usable
+VACUUM reused;
+-- step reused: for the next version
+UPDATE reused SET v = 103 WHERE id = 1;
+-- step reused: others
+INSERT INTO q VALUES (461, 1, 'others');
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
