@@ -203,8 +203,16 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		if (is_root)
 			continue;
 		if (state == VERSION_ABORTED)
-			/* out of its chain, durably, before it became so; VACUUM alone frees it */
-			result->nfreed += version_free(store, &ref);
+		{
+			/*
+			 * Out of its chain, durably, before it became so, and freed by VACUUM
+			 * alone.  But it may have been freed as a dead one, and inserted and rolled
+			 * back as a root, which has index entries, since "begin" was read.
+			 */
+			begin = word_read(&ref.words->begin);
+			if (WORD_TAG(begin) == WORD_TAG_ABORTED && (begin & BEGIN_HEAP_ONLY) != 0)
+				result->nfreed += version_free(store, &ref);
+		}
 		else if (state == VERSION_DEAD)
 		{
 			result->nfreed += prune_chain_of(store, &ref, horizon);
