@@ -7,8 +7,12 @@ use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
 use Session;
+use PostgreSQL::Test::Utils;
 use SofortNode;
 use Test::More;
+
+# What is freed is overwritten: who reads it notices.
+$ENV{MALLOC_PERTURB_} = 85;
 
 my $node = SofortNode->new('races');
 $node->init(conf => [ 'autovacuum = off', 'sofort.recovery_workers = 0' ]);
@@ -347,6 +351,49 @@ is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where i
 		is($node->safe_psql('postgres', q{DELETE FROM k WHERE (k).x = 1; SELECT count(*) FROM pg_locks WHERE locktype = 'tuple'}), 0, 'no lock is left');
 	}
 	is($node->verify_problems, '', 'verify');
+}
+# ---- a session whose first guarded work came before it had a temporary schema is terminated in a later one: what
+# PostgreSQL registered since, which ends the transaction and frees its memory, does not come first ----
+{
+	$node->safe_psql(
+		'postgres', q{
+		CREATE TABLE long (t text) USING sofort;
+		CREATE UNIQUE INDEX long_t ON long (t);
+		CREATE TABLE many (t text) USING sofort;
+		INSERT INTO many SELECT repeat(md5(i::text), 6) FROM generate_series(1, 20000) i});
+	my $log = -s $node->logfile;
+	foreach my $work ('build', 'insertion')
+	{
+		my $other = session_on($node);
+		my $session = session_on($node);
+		is(say_to($session, q{INSERT INTO long VALUES (repeat('a', 300)) ON CONFLICT DO NOTHING; CREATE INDEX ON long (t, t); CREATE TEMP TABLE x (n int)}), '', "$work: a session");
+		chomp(my $pid = say_to($session, 'SELECT pg_backend_pid()'));
+		if ($work eq 'build')
+		{
+			$node->arm('index-build-version', 'wait', 20000);
+			send_to($session, 'CREATE INDEX many_t ON many (t)');
+			ok($node->wait_at('index-build-version'), 'a build is held');
+		}
+		else
+		{
+			# (so large a statement that its memory is given back)
+			say_to($other, q{BEGIN; INSERT INTO long VALUES (repeat('b', 300))});
+			send_to($session, q{INSERT INTO long SELECT repeat('b', 300) FROM generate_series(1, 2) g WHERE } . join(' AND ', map { "g <> $_" } 101 .. 400));
+			ok($node->wait_until("SELECT wait_event = 'transactionid' FROM pg_stat_activity WHERE pid = $pid"), 'an insertion waits for a key');
+		}
+		is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 60000)"), 't', "$work: terminated");
+		$node->disarm('index-build-version') if $work eq 'build';
+		like(answer($session), qr/57P01/, "$work: that alone ends the session");
+		unlike(say_to($other, 'ROLLBACK'), qr/server closed/, "$work: others go on");
+		foreach my $s ($other, $session)
+		{
+			$s->{in} .= "\\q\n";
+			eval { IPC::Run::finish($s->{run}) };
+		}
+		is($node->verify_problems, '', "$work: verify");
+	}
+	unlike(substr(slurp_file($node->logfile), $log), qr/terminated by signal/, 'no process crashed');
+	$node->safe_psql('postgres', 'CREATE INDEX many_t ON many (t)');
 }
 $node->stop;
 done_testing();

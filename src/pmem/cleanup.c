@@ -10,8 +10,11 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/cleanup.h"
+
+#define MOST_PLACES		4		/* of those that PostgreSQL has for such callbacks */
 
 static ErrorCleanup *innermost = NULL;
 
@@ -32,18 +35,62 @@ clean_up_at_exit(int code, Datum arg)
 	cleanup->function(code, cleanup->arg);
 }
 
-/* It runs before the callbacks of the allocator, which are older. */
+/*
+ * What was registered for an earlier outermost level.  PostgreSQL raises an error if
+ * something was registered since: then it stays, and does nothing without a level.
+ */
+static bool
+take_back(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ErrorContextCallback *stack = error_context_stack;
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	volatile bool done = false;
+
+	error_context_stack = NULL;
+	PG_TRY();
+	{
+		cancel_before_shmem_exit(clean_up_at_exit, (Datum) 0);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+	}
+	PG_END_TRY();
+	error_context_stack = stack;
+	return done;
+}
+
+/*
+ * Before the callbacks of the allocator, which are older, and before those that were
+ * registered since the last outermost level: that of temporary tables ends the
+ * transaction, whose memory the cleanups read.
+ */
+static void
+register_anew(void)
+{
+	static int	nregistered = 0;
+
+	pm_prepare_process();
+	if (nregistered > 0 && take_back())
+		nregistered--;
+	if (nregistered < MOST_PLACES)
+	{
+		before_shmem_exit(clean_up_at_exit, (Datum) 0);
+		nregistered++;
+	}
+}
+
 void
 error_cleanup_begin(ErrorCleanup *cleanup)
 {
-	static bool registered = false;
-
-	if (!registered)
-	{
-		pm_prepare_process();
-		before_shmem_exit(clean_up_at_exit, (Datum) 0);
-		registered = true;
-	}
+	if (innermost == NULL)
+		register_anew();
 	cleanup->outer = innermost;
 	innermost = cleanup;
 }

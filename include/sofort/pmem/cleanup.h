@@ -6,7 +6,8 @@
  * As PG_ENSURE_ERROR_CLEANUP(), but nested as deep as the stack allows: that has room
  * for some ten levels in a process, and one too many is FATAL.  What users' functions
  * run within (the build of an index) is nested as deep as they like.  Nor does it
- * matter if what runs within registers callbacks of its own.
+ * matter if what runs within registers callbacks of its own: when the process ends
+ * within, these come first.
  *
  *-------------------------------------------------------------------------
  */
