@@ -139,6 +139,29 @@ sub freed_and_used
 freed_and_used('store-prune-walk');
 freed_and_used('store-orphan-walk', 'store-prune-unlinked');
 
+# ---- VACUUM has found a dead version when it is freed, is the root of a new row, and that is rolled back:
+# its index entries go first ----
+{
+	$node->safe_psql('postgres', q{
+		DROP TABLE IF EXISTS o;
+		CREATE TABLE o (id int PRIMARY KEY, n int) USING sofort;
+		INSERT INTO o SELECT i, 0 FROM generate_series(1, 8) i;
+		DELETE FROM o WHERE id <= 3});
+	transactions(('SELECT pg_current_xact_id()') x 3, 'VACUUM o', ('SELECT pg_current_xact_id()') x 3);
+	transactions(('UPDATE o SET n = n + 1 WHERE id = 8') x 40);
+	$node->arm('store-prune-state', 'wait');
+	my $session = background('VACUUM o');
+	ok($node->wait_at('store-prune-state'), 'VACUUM waits between a version and its state');
+	transactions(('UPDATE o SET n = n + 1 WHERE id = 8') x 300);
+	transactions(map { "BEGIN; INSERT INTO o VALUES (1000 + $_, $_); ROLLBACK" } 1 .. 500);
+	$node->disarm('store-prune-state');
+	ends_well($session, 'VACUUM ends');
+	transactions(('SELECT pg_current_xact_id()') x 3);
+	transactions(map { "INSERT INTO o VALUES (5000 + $_, $_)" } 1 .. 500);
+	is($node->verify_problems, '', 'no entry is left of a row that was rolled back and freed');
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE id BETWEEN 1001 AND 1500'), 0, 'nor found');
+}
+
 # ---- a rollback is on its way to the root of its version when what lies there is freed and used again:
 # its transaction has ended for all others, who wait for nobody's snapshot ----
 {

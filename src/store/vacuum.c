@@ -187,6 +187,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		begin = word_read(&ref.words->begin);
 		if (begin == WORD_EMPTY)
 			continue;
+		SOFORT_STOP("store-prune-state");
 		state = txn_version_state(ref.words, horizon, NULL);
 		if (state == VERSION_LIVE || state == VERSION_DELETING)
 			result->nlive++;
@@ -205,12 +206,10 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		if (state == VERSION_ABORTED)
 		{
 			/*
-			 * Out of its chain, durably, before it became so, and freed by VACUUM
-			 * alone.  But it may have been freed as a dead one, and inserted and rolled
-			 * back as a root, which has index entries, since "begin" was read.
+			 * Out of its chain, durably, before it became so; VACUUM alone frees it.
+			 * Not if it was freed and is the root of another row by now: entries first.
 			 */
-			begin = word_read(&ref.words->begin);
-			if (WORD_TAG(begin) == WORD_TAG_ABORTED && (begin & BEGIN_HEAP_ONLY) != 0)
+			if (word_read(&ref.words->begin) == (WORD_ABORTED | BEGIN_HEAP_ONLY))
 				result->nfreed += version_free(store, &ref);
 		}
 		else if (state == VERSION_DEAD)
