@@ -26,6 +26,7 @@
 
 #include "../src/indexam/tree_pool.h"
 #include "../src/pmem/pm_internal.h"
+#include "../src/txn/txn_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_test_places);
 PG_FUNCTION_INFO_V1(sofort_test_chains);
@@ -315,7 +316,8 @@ sofort_test_chains(PG_FUNCTION_ARGS)
 	{
 		const Tcb  *tcb = pm_vector_get(&PoolSuper->tcbs, i);
 
-		put(set, "write set", &tcb->overflow, sizeof(PMPtr));
+		put(set, TCB_STATE(tcb->state) == TCB_FREE ? "write set" : "write set in use",
+			&tcb->overflow, sizeof(PMPtr));
 		if (tcb->overflow != PM_NULL)
 			put(set, "chunk", pm_deref(tcb->overflow), sizeof(PMPtr));
 	}

@@ -93,7 +93,7 @@ COMMENT ON FUNCTION places(regclass) IS
 CREATE FUNCTION chains(OUT class text, OUT start bigint, OUT bytes integer)
 RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_chains' LANGUAGE C;
 COMMENT ON FUNCTION chains() IS
-    'references of transactions to chunks of their write sets and row locks, as places of the pool file';
+    'references of transactions to chunks of their write sets (in use: of those that a start has to finish) and row locks, as places of the pool file';
 
 CREATE FUNCTION milestone_bytes(relation regclass)
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_milestone_bytes' LANGUAGE C STRICT;
