@@ -85,6 +85,7 @@ is($node->verify_problems, '', 'full: verify');
 $node->stop;
 unlike(slurp_file($node->logfile, $log), qr/terminated by signal/, 'no signal');
 $node->teardown_node;
+
 # ---- the redo log, copied with holes: it has its blocks again before anybody writes to it ----
 my $disk = SofortNode->new('disk');
 my $dir = $disk->basedir . '/disk';

@@ -56,7 +56,6 @@ typedef struct UniqueCheck
 	Tree	   *removed_from;	/* some were */
 	uint64		old_before;		/* not 0: rows of this and later transactions do
 								 * not count any more */
-	bool		taken_back;		/* the own entry, to wait without it */
 } UniqueCheck;
 
 typedef enum CheckStep
@@ -217,7 +216,6 @@ take_back(UniqueCheck *uc, Tree *delta)
 
 	keys_place(&place, uc->keys, uc->entry, 0);
 	(void) tree_delete(delta, &probe, 1, NULL);
-	uc->taken_back = true;
 }
 
 static void
@@ -362,7 +360,8 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 
 /*
  * True: the work is done.  Once the own entry is there, only old rows can be in
- * the way: whoever comes later waits for us.
+ * the way: whoever comes later waits for us.  False: wait, and call again; if
+ * *inserted, the own entry was there, and is not any more.
  */
 static bool
 check_and_insert(UniqueCheck *uc, bool *inserted)
@@ -412,11 +411,11 @@ unique_insert(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *is
 	while (!check_and_insert(&uc, inserted))
 	{
 		wait_for_other(&uc);
-		if (uc.taken_back)
+		if (*inserted)
 		{
-			/* (until here the tuple is not ours) */
+			/* it was, and was taken back (until here the tuple is not ours) */
 			index_form_entry(keys, values, isnull, tid, entry);
-			*inserted = uc.taken_back = false;
+			*inserted = false;
 		}
 	}
 	if (uc.removed_from != NULL)

@@ -11,12 +11,16 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/cleanup.h"
+#include "storage/proc.h"
 
 #define MOST_PLACES		4		/* of those that PostgreSQL has for such callbacks */
 
 static ErrorCleanup *innermost = NULL;
+static int	nregistered = 0;
+static LocalTransactionId registered_in = InvalidLocalTransactionId;
 
 /*
  * One at a time: an error in it ends in another call, for the others.  (This one's
@@ -27,16 +31,20 @@ clean_up_at_exit(int code, Datum arg)
 {
 	ErrorCleanup *cleanup = innermost;
 
+	nregistered--;
 	if (cleanup == NULL)
 		return;
 	innermost = cleanup->outer;
 	if (innermost != NULL)
+	{
 		before_shmem_exit(clean_up_at_exit, (Datum) 0);
+		nregistered++;
+	}
 	cleanup->function(code, cleanup->arg);
 }
 
 /*
- * What was registered for an earlier outermost level.  PostgreSQL raises an error if
+ * What was registered in an earlier transaction.  PostgreSQL raises an error if
  * something was registered since: then it stays, and does nothing without a level.
  */
 static bool
@@ -67,15 +75,15 @@ take_back(void)
 }
 
 /*
- * Before the callbacks of the allocator, which are older, and before those that were
- * registered since the last outermost level: that of temporary tables ends the
- * transaction, whose memory the cleanups read.
+ * Before the callbacks of the allocator, which are older, and before what earlier
+ * transactions have left: that of temporary tables, registered when one commits, ends
+ * the transaction, whose memory the cleanups read.
  */
 static void
 register_anew(void)
 {
-	static int	nregistered = 0;
-
+	if (nregistered > 0 && registered_in == my_local_transaction_id())
+		return;
 	pm_prepare_process();
 	if (nregistered > 0 && take_back())
 		nregistered--;
@@ -84,6 +92,7 @@ register_anew(void)
 		before_shmem_exit(clean_up_at_exit, (Datum) 0);
 		nregistered++;
 	}
+	registered_in = my_local_transaction_id();
 }
 
 void

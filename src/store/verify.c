@@ -366,10 +366,8 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 static void
 verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin)
 {
-	const char *problem = NULL;
+	const char *problem = begin & BEGIN_HEAP_ONLY ? NULL : root_problem(v->store->header, ref);
 
-	if ((begin & BEGIN_HEAP_ONLY) == 0)
-		problem = root_problem(v->store->header, ref);
 	if (problem != NULL)
 		complain(v, "chain", place, "%s", problem);
 }

@@ -312,7 +312,7 @@ free_place(int place)
 static int
 choose_place(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now;
 	double		least = 0;
 	int			best = 0;
 
@@ -322,13 +322,14 @@ choose_place(void)
 			best++;
 		return best;
 	}
+	now = GetCurrentTimestamp();
 	collect();
 	for (int i = 0; i < WORKLOAD_KINDS; i++)
 	{
 		const KindEntry *entry = &Workload->entries[i];
-		double		usage;
+		double		usage = faded(entry->fading, entry->as_of, now) +
+			faded(1, entry->described, now);
 
-		usage = faded(entry->fading, entry->as_of, now) + faded(1, entry->described, now);
 		if (i == 0 || usage < least)
 		{
 			best = i;

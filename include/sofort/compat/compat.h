@@ -41,11 +41,13 @@ typedef RelFileNode RelFileLocator;
 #include "varatt.h"
 #endif
 
-/* Index of this process in the array of PGPROCs; backends come first. */
+/* Index of this process in the array of PGPROCs; backends come first.  Its transaction. */
 #if PG_VERSION_NUM < 170000
 #define my_proc_number()	(MyProc->pgprocno)
+#define my_local_transaction_id() (MyProc->lxid)
 #else
 #define my_proc_number()	(MyProcNumber)
+#define my_local_transaction_id() (MyProc->vxid.lxid)
 #endif
 
 /* Renamed in 17 */
