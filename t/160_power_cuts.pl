@@ -84,8 +84,8 @@ sub leave_out
 }
 
 # Drains at which all processes are killed, of some workloads: something is stored there
-# and not durable. Each kind of flush is interrupted in two workloads, which another seed
-# chooses anew (here: two kinds in one).
+# and not durable. Each kind of flush is interrupted in one workload, which another seed
+# chooses anew (here: two kinds).
 sub choose_kills
 {
 	my (@runs) = @_;
@@ -100,8 +100,8 @@ sub choose_kills
 	@kinds = map { $kinds[ ($seed + $_ * 7) % @kinds ] } (1 .. 2) if @kinds && !$long;
 	foreach my $kind (@kinds)
 	{
-		my @choice = List::Util::shuffle(@{ $places{$kind} });
-		$chosen{ $_->[0] }{ $_->[1] } = 1 foreach grep { defined } @choice[ 0 .. 1 ];
+		my ($choice) = List::Util::shuffle(@{ $places{$kind} });
+		$chosen{ $choice->[0] }{ $choice->[1] } = 1;
 	}
 	foreach my $run (grep { $_->{name} eq 'corners' } @runs)
 	{
@@ -219,7 +219,7 @@ else
 my %kills = choose_kills(grep { $long || $_->{name} eq 'corners' } @scripts);
 foreach my $run (@scripts)
 {
-	cut_recovery($run, $long ? 16 : 2);
+	cut_recovery($run, $long ? 8 : 2);
 	kill_and_cut($run, sort { $a <=> $b } keys %{ $kills{ $run->{name} } });
 }
 if ($long)

@@ -109,8 +109,10 @@ my @recoveries = (
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'killed leaves', 'truncated',
 		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:resolve_slots:drain:1' ],
 	[ 'flushes', 'undone links: several', 'store/chain.c:store_link:flush:1', 'killed torn', '' ],
-	[ 'flushes', 'reused: is freed', 'store/vacuum.c:dissolve_chain:flush:1', 'killed', 'reused' ],
-	[ 'flushes', 'reused tail: is freed', 'store/vacuum.c:dissolve_chain:flush:1', 'killed', 'tail' ],
+	[ 'flushes', 'reused: is freed', 'store/vacuum.c:dissolve_chain:flush:1', 'killed', 'reused',
+		'store/space.c:flush_left_empty:flush:1', 'store/space.c:flush_left_empty:drain:1' ],
+	[ 'flushes', 'reused tail: is freed', 'store/vacuum.c:dissolve_chain:flush:1', 'killed', 'tail',
+		'store/block.c:find_append_position:flush:1', 'store/block.c:find_append_position:drain:1' ],
 	[ 'flushes', 'shrunk: before', 'pmem/slab.c:slab_free_owner:flush:1', 'killed', '',
 		'pmem/slab.c:slab_free_owner:flush:2' ],
 );

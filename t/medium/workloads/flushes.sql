@@ -452,7 +452,7 @@ INSERT INTO shrunk VALUES (1, 'one');
 COMMIT;
 -- step shrunk: others
 INSERT INTO q VALUES (997, 1, 'others');
--- step reused: roots and versions
+-- step reused: roots and versions @13
 BEGIN;
 CREATE TABLE reused (id int PRIMARY KEY, v int) USING sofort;
 INSERT INTO reused SELECT i, i FROM generate_series(1, 40) i;
@@ -462,12 +462,12 @@ INSERT INTO tail SELECT i, i FROM generate_series(1, 40) i;
 UPDATE tail SET v = 101 WHERE id = 1;
 INSERT INTO tail SELECT i, i FROM generate_series(51, 60) i;
 COMMIT;
--- step reused: roots in other lines go
+-- step reused: roots in other lines go @13
 BEGIN;
 DELETE FROM reused WHERE id = 20;
 DELETE FROM tail WHERE id = 60;
 COMMIT;
--- step reused: slots come round
+-- step reused: slots come round @13
 DO $$ BEGIN FOR i IN 1..17 LOOP UPDATE q SET v = v WHERE id = 3; ROLLBACK; END LOOP; END $$;
 -- step reused: is freed
 VACUUM reused;

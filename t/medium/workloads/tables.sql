@@ -418,6 +418,52 @@ DELETE FROM e WHERE id = 2;
 INSERT INTO e VALUES (11, 11);
 -- step first rolls back @2
 ROLLBACK;
+-- step copied frozen
+BEGIN;
+CREATE TABLE frozen (id int PRIMARY KEY, t text, v int) USING sofort;
+COPY frozen FROM STDIN (FREEZE);
+1	one	1
+2	two	\N
+3	a text that has a place of its own, behind the record, because it is longer than the others	3
+\.
+COMMIT;
+-- step a frozen row is updated
+UPDATE frozen SET v = 10 WHERE id = 1;
+-- step and another deleted
+DELETE FROM frozen WHERE id = 2;
+-- step copied frozen into what was there before
+BEGIN;
+TRUNCATE frozen;
+COPY frozen FROM PROGRAM 'awk "BEGIN { for (i = 1; i < 1100; i++) printf \"%d,text %d,%d\n\", i, i % 9, i }"' (FORMAT csv, FREEZE);
+COMMIT;
+-- step copied frozen and rolled back
+BEGIN;
+TRUNCATE frozen;
+COPY frozen FROM STDIN (FREEZE);
+1	never	1
+\.
+ROLLBACK;
+-- step beside frozen rows
+INSERT INTO frozen VALUES (2000, 'not frozen', 1);
+-- step materialized view
+CREATE MATERIALIZED VIEW totals USING sofort AS SELECT t, count(*) AS n, sum(v) AS v FROM frozen GROUP BY t;
+-- step index of a materialized view
+CREATE UNIQUE INDEX totals_t ON totals (t);
+-- step what the view does not know yet
+UPDATE frozen SET t = 'text 0' WHERE id < 4;
+-- step refresh
+REFRESH MATERIALIZED VIEW totals;
+-- step it changes again
+DELETE FROM frozen WHERE id BETWEEN 100 AND 120;
+-- step refresh concurrently
+REFRESH MATERIALIZED VIEW CONCURRENTLY totals;
+-- step refresh rolled back
+BEGIN;
+UPDATE frozen SET v = 0 WHERE id = 5;
+REFRESH MATERIALIZED VIEW totals;
+ROLLBACK;
+-- step vacuum of frozen rows
+VACUUM frozen, totals;
 -- step vacuum everything
 VACUUM a, b, c, e, f, r;
 -- step last
