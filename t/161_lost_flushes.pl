@@ -117,6 +117,12 @@ my @recoveries = (
 		'pmem/slab.c:slab_free_owner:flush:2' ],
 );
 
+# workload, first and last step: at each drain half of the lines on their way are lost, in
+# several ways
+my @cuts = (
+	[ 'flushes', 'stale: and of the third', 'stale: and of the third' ],
+);
+
 my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';
 my %run;
 my $n = 0;
@@ -134,6 +140,19 @@ sub are_noticed
 	my ($what, %outcome) = @_;
 	is($outcome{$_}[0], 'caught', "$what: it is noticed when $_ is left out") foreach sort keys %outcome;
 	return;
+}
+
+foreach my $c (@cuts)
+{
+	my ($workload, $from, $to) = @$c;
+
+	next if %wanted && !$wanted{$workload};
+	foreach my $i (1 .. $long ? 12 : 3)
+	{
+		my ($images, $bad, $text) = recorded($workload)->enumerate(from => $from, to => $to, survival => 1, deep => 1, seed => $seed + $i);
+		cmp_ok($images, '>', 0, "$from: there is something to look at");
+		is($bad, 0, "$from: $images images") or diag(substr($text, 0, 3000));
+	}
 }
 
 foreach my $m (@moments)

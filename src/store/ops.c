@@ -62,6 +62,20 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 		stats_count(shared, begin ? n : -n, begin ? 0 : n);
 }
 
+/*
+ * A root that is undone leads nowhere: all versions of its chain were undone before it.
+ * After a power cut its link may be the one of a version whose row it has used again:
+ * into another row's chain, or to whatever is in its place by now.
+ */
+static void
+forget_link(const RowRef *root)
+{
+	uint64	   *slot = link_slot(root->block, root->index);
+
+	if (slot != NULL && (word_read(slot) != 0 || txn_recovering))
+		pm_store8(slot, 0);
+}
+
 /* The creation of a version is undone: out of its chain, then ABORTED. */
 static void
 undo_begin(StoreHeader *header, const RowRef *ref)
@@ -71,6 +85,8 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 
 	if (old & BEGIN_HEAP_ONLY)
 		chain_unlink(header, ref);
+	else
+		forget_link(ref);
 	if (word_cas(&ref->words->begin, old, WORD_ABORTED | (old & BEGIN_HEAP_ONLY)))
 		pm_flush(&ref->words->begin, sizeof(uint64));
 }
@@ -117,6 +133,8 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 					chain_unlink_empty(header, &ref);
 				else if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
 					chain_unlink(header, &ref);	/* see README.md, "Killed in the undo" */
+				else if (begin && old == WORD_ABORTED)
+					forget_link(&ref);
 				pm_flush(ref.words, sizeof(RowWords));
 			}
 			continue;

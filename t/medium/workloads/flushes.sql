@@ -483,5 +483,29 @@ VACUUM reused;
 UPDATE reused SET v = 103 WHERE id = 1;
 -- step reused: others
 INSERT INTO q VALUES (461, 1, 'others');
+-- step stale
+CREATE TABLE stale (id int PRIMARY KEY, v int) USING sofort;
+-- step stale: roots, whose links are a line
+INSERT INTO stale SELECT i, i FROM generate_series(1, 8) i;
+-- step stale: second versions
+UPDATE stale SET v = v + 1;
+-- step stale: third versions, whose links lead to these
+UPDATE stale SET v = v + 1;
+-- step stale: fourth versions
+UPDATE stale SET v = v + 1;
+-- step stale: they die
+DELETE FROM stale;
+-- step stale: they are taken apart
+VACUUM stale;
+-- step stale: time goes by
+INSERT INTO q VALUES (462, 1, 'others');
+-- step stale: and more @10
+INSERT INTO q VALUES (463, 1, 'others');
+-- step stale: so that it is usable
+VACUUM q;
+-- step stale: rows in the places of the second versions
+INSERT INTO stale SELECT 10 + i, i FROM generate_series(1, 16) i;
+-- step stale: and of the third
+INSERT INTO stale SELECT 30 + i, i FROM generate_series(1, 16) i;
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
