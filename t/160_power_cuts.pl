@@ -107,7 +107,7 @@ sub choose_kills
 	{
 		# a block is being given back: its link is 0, and not yet on the medium
 		my %freeing = $run->kills(first => 1, from => 'vacuum 1', to => 'vacuum 2');
-		$chosen{corners}{ $freeing{'pmem/alloc.c:pm_free:flush:2'} } = 1;
+		$chosen{corners}{ $freeing{'pmem/alloc.c:carry_out:flush:1'} } = 1;
 	}
 	diag(scalar(@kinds) . ' kinds of flushes are interrupted, at ' . List::Util::sum0(map { scalar keys %$_ } values %chosen) . ' moments');
 	return %chosen;
@@ -212,8 +212,8 @@ if ($long)
 }
 else
 {
-	leave_out($_, 20, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_target:drain:1',
-		'pmem/alloc.c:pm_free:flush:2', 'pmem/alloc.c:forget_intents:flush:1')
+	leave_out($_, 20, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_segment:drain:1',
+		'pmem/alloc.c:carry_out:flush:1', 'pmem/alloc.c:pm_link_batch:flush:1')
 	  foreach grep { $_->{name} eq 'tables' } @scripts;
 }
 my %kills = choose_kills(grep { $long || $_->{name} eq 'corners' } @scripts);

@@ -104,7 +104,7 @@ sub lose_pages
 sub churn
 {
 	my ($out, $err);
-	$node->psql('postgres', q{INSERT INTO churn SELECT g, repeat('c', 1000) FROM generate_series(1, 30000) g}, stdout => \$out, stderr => \$err);
+	$node->psql('postgres', q{INSERT INTO churn SELECT g, repeat(md5(g::text), 32) FROM generate_series(1, 30000) g}, stdout => \$out, stderr => \$err);
 	return $err;
 }
 

@@ -15,6 +15,7 @@
 
 #include "access/xact.h"
 #include "pm_internal.h"
+#include "port/pg_bitutils.h"
 #include "sofort/pmem/fault.h"
 #include "storage/ipc.h"
 
@@ -22,9 +23,14 @@
 
 /* Bit i: intent i of this process's reservations is in use. */
 static uint32 open_intents = 0;
+
+/* Of these: its link was stored by pm_link_batch(), and waits for pm_settle(). */
+static uint32 linked_intents = 0;
 static bool callbacks_registered = false;
 
 StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 32, "open_intents has 32 bits");
+
+static void free_targets(AllocIntent **intent, int n);
 
 /* This process's intents: for reservations, and one for pm_free() */
 static AllocIntents *
@@ -93,11 +99,12 @@ load_link(const PMPtr *link)
 
 /* ---- reserving ---- */
 
+/* (intent NULL: none) */
 static int
-reserve_segment(AllocIntent *intent, StoreId owner, Size size, PMPtr link, uint64 nlinks,
-				int flags, PMPtr *target)
+reserve_segment(AllocIntent *intent, StoreId owner, const PmRequest *request, int flags,
+				PMPtr *target)
 {
-	uint64		n = ((uint64) size + PM_GRANULE - 1) / PM_GRANULE;
+	uint64		n = ((uint64) request->size + PM_GRANULE - 1) / PM_GRANULE;
 	uint64		offset;
 	int			rc;
 	int			e;
@@ -110,11 +117,13 @@ reserve_segment(AllocIntent *intent, StoreId owner, Size size, PMPtr link, uint6
 		return rc;
 	(void) segment_find(offset, &e, &g);
 	*target = PM_REF(offset);
-
-	intent->link = link;
-	intent->nlinks = nlinks;
-	intent->size = n * PM_GRANULE;
-	pm_store8_persist(&intent->target, *target);
+	if (intent != NULL)
+	{
+		intent->link = pm_ptr(request->link);
+		intent->nlinks = request->nlinks;
+		intent->size = n * PM_GRANULE;
+		pm_store8_persist(&intent->target, *target);
+	}
 	SOFORT_STOP("pmem-segment-intent");
 	pm_store8(&pm_extent[e].words[g], segword_make(SEGWORD_SEGMENT, (uint32) n, owner));
 	return 0;
@@ -138,27 +147,119 @@ shared_slab_class(Size size)
 	return slab_class(size);
 }
 
-/*
- * pm_reserve() that reports instead of raising: 0, an errno, or PM_FULL_ (for
- * pm_raise_full()); nothing has changed then.
- */
 int
-pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlinks, int flags)
+pm_reservable(void)
 {
-	AllocIntents *mine = my_intents(false);
-	PMPtr		target = PM_NULL;
-	int			i;
-	int			rc;
+	return PM_INTENTS_PER_BACKEND - pg_popcount32(open_intents & ~linked_intents);
+}
 
-	Assert(size > 0 && nlinks > 0);
-	Assert(owner <= PM_OWNER_MASK && owner != PM_OWNER_SHARED);
-	for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+/* n intents that nothing needs; r says which */
+static void
+take_intents(PmReservation *r, int n)
+{
+	int			taken = 0;
+
+	if (pg_popcount32(open_intents) + n > PM_INTENTS_PER_BACKEND)
+		pm_settle();
+	if (pm_reservable() < n)
+		elog(ERROR, "sofort: more than %d allocations are open", PM_INTENTS_PER_BACKEND);
+	for (int i = 0; taken < n; i++)
 	{
 		if ((open_intents & (1u << i)) == 0)
-			break;
+		{
+			r[taken++].intent = i;
+			open_intents |= 1u << i;
+		}
 	}
-	if (i == PM_INTENTS_PER_BACKEND)
-		elog(ERROR, "sofort: more than %d allocations are open", PM_INTENTS_PER_BACKEND);
+}
+
+static AllocIntent *
+intent_of(const PmReservation *r)
+{
+	return r->intent >= 0 ? &my_intents(false)->intent[r->intent] : NULL;
+}
+
+/* The slots of those requests that a slab serves.  All or none. */
+static int
+reserve_slots(PmReservation *r, const PmRequest *request, int n, StoreId owner, int flags)
+{
+	bool		shared = (flags & PM_RESERVE_SHARED_SLAB) != 0;
+	SlabTake	take[PM_INTENTS_PER_BACKEND];
+	int			of[PM_INTENTS_PER_BACKEND];
+	int			ntake = 0;
+	int			rc;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (request[i].size > PM_SLAB_MAX)
+			continue;
+		of[ntake] = i;
+		take[ntake].class = shared ? shared_slab_class(request[i].size) : slab_class(request[i].size);
+		take[ntake].intent = intent_of(&r[i]);
+		take[ntake].link = pm_ptr(request[i].link);
+		take[ntake++].nlinks = request[i].nlinks;
+	}
+	rc = ntake == 0 ? 0 : slab_take(take, ntake, owner, shared, flags);
+	for (int i = 0; i < ntake && rc == 0; i++)
+	{
+		r[of[i]].target = take[i].target;
+		r[of[i]].size = take[i].slab->slot_size;
+	}
+	return rc;
+}
+
+/* Space for all requests, or for some and not 0 */
+static int
+reserve_space(PmReservation *r, const PmRequest *request, int n, StoreId owner, int flags)
+{
+	int			rc = reserve_slots(r, request, n, owner, flags);
+
+	for (int i = 0; i < n && rc == 0; i++)
+	{
+		if (request[i].size <= PM_SLAB_MAX)
+			continue;
+		rc = reserve_segment(intent_of(&r[i]), owner, &request[i], flags, &r[i].target);
+		r[i].size = (request[i].size + PM_GRANULE - 1) / PM_GRANULE * PM_GRANULE;
+	}
+	return rc;
+}
+
+/* Give up reservations, durably. */
+static void
+cancel_intents(const PmReservation *r, int n)
+{
+	AllocIntents *mine = my_intents(false);
+	AllocIntent *intent[PM_INTENTS_PER_BACKEND];
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		Assert(r[i].intent >= 0);
+		intent[i] = &mine->intent[r[i].intent];
+	}
+	free_targets(intent, n);
+	for (i = 0; i < n; i++)
+		open_intents &= ~(1u << r[i].intent);
+}
+
+/*
+ * Several of the same owner: their intents are made durable together, but for those
+ * of segments.  All or none (PM_RESERVE_UNGUARDED: what there is of them stays the
+ * owner's): 0, an errno, or PM_FULL_ (for pm_raise_full()).
+ */
+int
+pm_try_reserve_batch(PmReservation *r, const PmRequest *request, int n, StoreId owner, int flags)
+{
+	bool		guarded = (flags & PM_RESERVE_UNGUARDED) == 0;
+	int			rc;
+	int			i;
+
+	Assert(n > 0 && n <= PM_INTENTS_PER_BACKEND);
+	Assert(owner <= PM_OWNER_MASK && owner != PM_OWNER_SHARED);
+	for (i = 0; i < n; i++)
+		r[i].intent = -1;
+	if (guarded)
+		take_intents(r, n);
 	if (!callbacks_registered && MyProc != NULL)
 		register_callbacks();
 
@@ -169,27 +270,31 @@ pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 n
 	if (MyProc == NULL || owner == PM_OWNER_TXN)
 		flags |= PM_NO_QUOTA;
 
-	open_intents |= 1u << i;
-	if (size <= PM_SLAB_MAX)
-		rc = slab_take(owner, (flags & PM_RESERVE_SHARED_SLAB) != 0,
-					   (flags & PM_RESERVE_SHARED_SLAB) ? shared_slab_class(size) :
-					   slab_class(size), &mine->intent[i], pm_ptr(link), nlinks, flags, &target);
-	else
-		rc = reserve_segment(&mine->intent[i], owner, size, pm_ptr(link), nlinks, flags, &target);
+	for (i = 0; i < n && guarded; i++)
+		intent_of(&r[i])->target = PM_NULL; /* (what a damaged one names) */
+	rc = reserve_space(r, request, n, owner, flags);
 	if (rc != 0)
 	{
-		open_intents &= ~(1u << i);
+		if (guarded)
+			cancel_intents(r, n);
 		return rc;
 	}
-
-	r->target = target;
-	r->addr = pm_deref(target);
-	r->size = mine->intent[i].size;
-	r->intent = i;
 	SOFORT_STOP("pmem-reserved");
-	if (flags & PM_RESERVE_ZERO)
-		pm_zero_nodrain(r->addr, r->size);
+	for (i = 0; i < n; i++)
+	{
+		r[i].addr = pm_deref(r[i].target);
+		if (flags & PM_RESERVE_ZERO)
+			pm_zero_nodrain(r[i].addr, r[i].size);
+	}
 	return 0;
+}
+
+int
+pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlinks, int flags)
+{
+	PmRequest	request = {.size = size,.link = link,.nlinks = nlinks};
+
+	return pm_try_reserve_batch(r, &request, 1, owner, flags);
 }
 
 void
@@ -239,6 +344,46 @@ pm_publish_batch(PmReservation *r, int n)
 	pm_drain();
 	SOFORT_STOP("pmem-published");
 	forget_intents(r, n);
+}
+
+/*
+ * Store links that count only if this transaction commits, which settles before it
+ * does.  Flushed, not drained: a power cut may take space, contents and link each by
+ * itself; recover_intent() makes it all or nothing.
+ */
+void
+pm_link_batch(const PmReservation *r, const PmRequest *request, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		Assert(request[i].nlinks == 1);
+		Assert(r[i].intent < 0 || intent_of(&r[i])->target == r[i].target);
+		pm_store8(request[i].link, r[i].target);
+		if (r[i].intent >= 0)
+			linked_intents |= 1u << r[i].intent;
+	}
+	SOFORT_STOP("pmem-linked");
+}
+
+/*
+ * What pm_link_batch() has linked is durable; its intents are forgotten, flushed and
+ * not drained: the caller drains before anybody else can free what they name.
+ */
+void
+pm_settle(void)
+{
+	AllocIntents *mine;
+
+	if (likely(linked_intents == 0))
+		return;
+	pm_drain();
+	SOFORT_STOP("pmem-settling");
+	mine = my_intents(false);
+	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+		if (linked_intents & (1u << i))
+			pm_store8(&mine->intent[i].target, PM_NULL);
+	open_intents &= ~linked_intents;
+	linked_intents = 0;
 }
 
 void
@@ -310,27 +455,40 @@ allocation_of(PMPtr p, PMPtr *target, uint64 *size, StoreId *owner)
 	return false;
 }
 
-/* The space of an intent's target becomes free, then the intent is forgotten */
 static void
-free_target(AllocIntent *intent)
+free_segment(AllocIntent *intent)
 {
 	PMPtr		target = intent->target;
-	uint64		size = intent->size;
-	uint32		n = (uint32) (size / PM_GRANULE);
+	uint32		n = (uint32) (intent->size / PM_GRANULE);
 	int			e;
 	uint32		g;
 
-	if (size < PM_GRANULE)
-	{
-		slab_give_back(target, intent);
-		return;
-	}
 	(void) segment_find(target & PM_OFFSET_MASK, &e, &g);
 	pm_store8_persist(&pm_extent[e].words[g], 0);
 	SOFORT_STOP("pmem-segment-freed");
 	segment_punch(target & PM_OFFSET_MASK, n);
 	pm_store8_persist(&intent->target, PM_NULL);
 	segment_untake(target & PM_OFFSET_MASK, n);
+}
+
+/* The space of the targets of n intents becomes free, then these are forgotten. */
+static void
+free_targets(AllocIntent **intent, int n)
+{
+	AllocIntent *slot[PM_INTENTS_PER_BACKEND];
+	int			nslots = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (intent[i]->target == PM_NULL)
+			continue;
+		if (intent[i]->size < PM_GRANULE)
+			slot[nslots++] = intent[i];
+		else
+			free_segment(intent[i]);
+	}
+	if (nslots > 0)
+		slab_give_back(slot, nslots);
 }
 
 /* Zero those of links[1..n-1] that point into the target; flushed. */
@@ -346,17 +504,37 @@ clear_other_links(PMPtr *links, uint64 n, PMPtr target, uint64 size)
 	}
 }
 
-bool
-pm_free(StoreId owner, PMPtr *link, uint64 nlinks)
+/*
+ * An intent that waits for pm_settle() must not be durable any more when the memory of
+ * its link, or what the link holds, may be another's.  (Drained with the intent to free.)
+ */
+static void
+settle_what_is_freed(PMPtr *link, PMPtr target, uint64 size)
 {
-	AllocIntent *intent;
+	const AllocIntents *mine = my_intents(false);
+
+	if (likely(linked_intents == 0))
+		return;
+	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+	{
+		if ((linked_intents & (1u << i)) != 0 &&
+			(mine->intent[i].link == pm_ptr(link) || points_into(mine->intent[i].link, target, size)))
+		{
+			pm_settle();
+			return;
+		}
+	}
+}
+
+/* An intent to free what the link holds; false, with a warning, if that is not the owner's. */
+static bool
+intend_to_free(AllocIntent *intent, StoreId owner, PMPtr *link, uint64 nlinks)
+{
 	PMPtr		p = load_link(link);
 	PMPtr		target;
 	uint64		size;
 	StoreId		found = 0;
 
-	if (p == PM_NULL)
-		return true;
 	if (!allocation_of(p, &target, &size, &found) || found != owner)
 	{
 		ereport(WARNING,
@@ -368,30 +546,86 @@ pm_free(StoreId owner, PMPtr *link, uint64 nlinks)
 				 errhint("Run sofort.verify() for all tables, and sofort.verify_pool().")));
 		return false;
 	}
-
-	HOLD_INTERRUPTS();
-	intent = &my_intents(true)->intent[0];
+	settle_what_is_freed(link, target, size);
 	intent->link = pm_ptr(link);
 	intent->nlinks = nlinks;
 	intent->size = size;
-	pm_store8_persist(&intent->target, target);
-	SOFORT_STOP("pmem-free-intent");
-	pm_store8_persist(link, PM_NULL);
-	SOFORT_STOP("pmem-unlinked");
-	if (nlinks > 1)
-		clear_other_links(link, nlinks, target, size);
-	free_target(intent);
-	SOFORT_STOP("pmem-freed");
-	RESUME_INTERRUPTS();
+	pm_store8(&intent->target, target);
 	return true;
+}
+
+/*
+ * Each of n intents names what is to be freed, and its link holds that; flushed.  It does
+ * not matter whether a power cut takes a link or the mark of what it led to:
+ * recover_intent() completes either.  But of several links the first one goes alone.
+ */
+static void
+carry_out(AllocIntent **intent, int n)
+{
+	int			i;
+
+	pm_drain();
+	SOFORT_STOP("pmem-free-intent");
+	for (i = 0; i < n; i++)
+		pm_store8(pm_deref(intent[i]->link), PM_NULL);
+	SOFORT_STOP("pmem-unlinked");
+	for (i = 0; i < n; i++)
+	{
+		if (intent[i]->nlinks == 1)
+			continue;
+		pm_drain();
+		clear_other_links(pm_deref(intent[i]->link), intent[i]->nlinks, intent[i]->target,
+						  intent[i]->size);
+	}
+	free_targets(intent, n);
+	SOFORT_STOP("pmem-freed");
+}
+
+bool
+pm_free(StoreId owner, PMPtr *link, uint64 nlinks)
+{
+	AllocIntent *intent = &my_intents(true)->intent[0];
+	bool		done = true;
+
+	if (load_link(link) == PM_NULL)
+		return true;
+	HOLD_INTERRUPTS();
+	done = intend_to_free(intent, owner, link, nlinks);
+	if (done)
+		carry_out(&intent, 1);
+	RESUME_INTERRUPTS();
+	return done;
+}
+
+void
+pm_free_batch(StoreId owner, PMPtr *const *links, int n)
+{
+	AllocIntents *mine = my_intents(true);
+	AllocIntent *intent[PM_INTENTS_PER_BACKEND];
+	int			i = 0;
+
+	HOLD_INTERRUPTS();
+	while (i < n)
+	{
+		int			k = 0;
+
+		for (; i < n && k < PM_INTENTS_PER_BACKEND; i++)
+		{
+			intent[k] = &mine->intent[k];
+			if (load_link(links[i]) != PM_NULL && intend_to_free(intent[k], owner, links[i], 1))
+				k++;
+		}
+		if (k > 0)
+			carry_out(intent, k);
+	}
+	RESUME_INTERRUPTS();
 }
 
 void
 pm_cancel(PmReservation *r)
 {
 	HOLD_INTERRUPTS();
-	free_target(&my_intents(false)->intent[r->intent]);
-	open_intents &= ~(1u << r->intent);
+	cancel_intents(r, 1);
 	RESUME_INTERRUPTS();
 }
 
@@ -428,32 +662,33 @@ link_holds_target(const AllocIntent *intent)
 void
 pm_release_reservations(void)
 {
-	int			i;
+	AllocIntents *mine;
+	AllocIntent *unlinked[PM_INTENTS_PER_BACKEND];
+	int			n = 0;
 
 	if (open_intents == 0 || pool_status() != POOL_READY)
 		return;
 	HOLD_INTERRUPTS();
+	mine = my_intents(false);
 	pm_drain();					/* links, before the intents that name them go */
-	for (i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 	{
-		AllocIntent *intent = &my_intents(false)->intent[i];
+		AllocIntent *intent = &mine->intent[i];
 
-		if ((open_intents & (1u << i)) == 0)
+		if ((open_intents & (1u << i)) == 0 || intent->target == PM_NULL)
 			continue;
-		if (intent->target != PM_NULL)
+		if (link_holds_target(intent))
 		{
-			if (link_holds_target(intent))
-				pm_store8_persist(&intent->target, PM_NULL);
-			else
-			{
-				if (intent->nlinks > 1 && link_is_readable(intent))
-					clear_other_links(pm_deref(intent->link), intent->nlinks,
-									  intent->target, intent->size);
-				free_target(intent);
-			}
+			pm_store8(&intent->target, PM_NULL);
+			continue;
 		}
-		open_intents &= ~(1u << i);
+		if (intent->nlinks > 1 && link_is_readable(intent))
+			clear_other_links(pm_deref(intent->link), intent->nlinks, intent->target, intent->size);
+		unlinked[n++] = intent;
 	}
+	pm_drain();
+	free_targets(unlinked, n);
+	open_intents = linked_intents = 0;
 	RESUME_INTERRUPTS();
 }
 
@@ -489,17 +724,45 @@ recover_target(AllocIntent *intent)
 }
 
 /*
+ * The word that says the target is in use, or NULL if none says so: a power cut may have
+ * left a link that was not settled, and not this.
+ */
+static uint64 *
+mark_of_target(const AllocIntent *intent)
+{
+	uint64		offset = intent->target & PM_OFFSET_MASK;
+	int			e;
+	uint32		g;
+	uint32		slot;
+	uint64		word = segment_covering(offset, &e, &g);
+
+	if (SEGWORD_STATE(word) == SEGWORD_SEGMENT)
+		return granule_offset(e, g) == offset ? &pm_extent[e].words[g] : NULL;
+	if (SEGWORD_STATE(word) == SEGWORD_SLAB && slab_slot_of(e, g, offset, &slot) &&
+		slab_slot_owner(e, g, slot) != 0)
+		return &((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot];
+	return NULL;
+}
+
+/*
  * One intent of an earlier life.  What a killed process stored last may be visible
- * and not on the medium: here the links, before which all else was drained.  That
+ * and not on the medium: here the links, and the mark of what they hold.  That
  * goes for a link that pm_free() has zeroed, too: it must not come back when its
  * target is free.
  */
 static void
 recover_intent(AllocIntent *intent)
 {
-	if (link_is_readable(intent))
+	bool		linked = link_holds_target(intent);
+	uint64	   *mark = linked ? mark_of_target(intent) : NULL;
+
+	if (linked && mark == NULL)
+		pm_store8(pm_deref(intent->link), PM_NULL); /* its transaction cannot have committed */
+	else if (link_is_readable(intent))
 		pm_flush(pm_deref(intent->link), intent->nlinks * sizeof(PMPtr));
-	if (!link_holds_target(intent))
+	if (mark != NULL)
+		pm_flush(mark, sizeof(uint64));
+	else
 	{
 		pm_drain();
 		if (intent->nlinks > 1 && link_is_readable(intent))
@@ -523,7 +786,7 @@ alloc_startup(void)
 	uint64		s;
 	int			i;
 
-	open_intents = 0;
+	open_intents = linked_intents = 0;
 	for (s = 0; s < nsets; s++)
 	{
 		AllocIntents *set = pm_vector_get(&PoolSuper->intents, s);
@@ -617,6 +880,12 @@ pm_free_owner(StoreId owner, bool again)
 
 	Assert(owner != PM_OWNER_SHARED && owner != PM_OWNER_POOL);
 	HOLD_INTERRUPTS();
+	if (linked_intents != 0)
+	{
+		/* links may lie in what becomes free */
+		pm_settle();
+		pm_drain();
+	}
 	slab_forget_owner(owner);
 	for (e = 0; e < pm_nextents; e++)
 	{

@@ -290,12 +290,22 @@ extern Size slab_class_size(int class);
 extern uint32 slab_class_offset(int class);
 extern int	slab_nclasses(void);
 
-/* intent: written, durable, before the slot is taken. */
-extern int	slab_take(StoreId owner, bool shared, int class, AllocIntent *intent, PMPtr link,
-					  uint64 nlinks, int flags, PMPtr *target);
+/* A slot to be taken, with the intent for it */
+typedef struct SlabTake
+{
+	int			class;
+	AllocIntent *intent;		/* written, durable, before the slot is taken; or NULL */
+	PMPtr		link;
+	uint64		nlinks;
+	SlabHeader *slab;			/* these are found */
+	uint32		slot;
+	PMPtr		target;
+} SlabTake;
 
-/* The slot becomes free and the intent forgotten, both durable. */
-extern void slab_give_back(PMPtr target, AllocIntent *intent);
+extern int	slab_take(SlabTake *take, int n, StoreId owner, bool shared, int flags);
+
+/* The slots become free and the intents forgotten, both durable. */
+extern void slab_give_back(AllocIntent **intent, int n);
 extern void slab_free_owner(int extent, uint32 granule, StoreId owner, bool again);
 extern void slab_forget_owner(StoreId owner);
 #define MAX_SLAB_SLOTS	4096	/* of any class */

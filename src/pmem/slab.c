@@ -117,10 +117,35 @@ set_bucket(uint64 key)
 		SLAB_BUCKETS;
 }
 
+static inline int
+set_partition(uint64 key)
+{
+	return (int) (set_bucket(key) % SLAB_LOCKS);
+}
+
 static inline LWLock *
 set_lock(uint64 key)
 {
-	return &pm_shared->slab_locks[set_bucket(key) % SLAB_LOCKS].lock;
+	return &pm_shared->slab_locks[set_partition(key)].lock;
+}
+
+StaticAssertDecl(SLAB_LOCKS <= 64, "partitions are bits of a word");
+
+/* Several partitions, in the order of their numbers */
+static void
+lock_partitions(uint64 partitions)
+{
+	for (int i = 0; i < SLAB_LOCKS; i++)
+		if (partitions & (UINT64CONST(1) << i))
+			LWLockAcquire(&pm_shared->slab_locks[i].lock, LW_EXCLUSIVE);
+}
+
+static void
+unlock_partitions(uint64 partitions)
+{
+	for (int i = 0; i < SLAB_LOCKS; i++)
+		if (partitions & (UINT64CONST(1) << i))
+			LWLockRelease(&pm_shared->slab_locks[i].lock);
 }
 
 static void
@@ -136,22 +161,30 @@ init_set(SlabSet *set, uint64 key, bool scan_done)
 	set->scan_done = scan_done;
 }
 
+/* The entry with this key, which may be 0; NULL if there is none */
+static SlabSet *
+find_set(SlabBucket *bucket, uint64 key)
+{
+	for (int i = 0; i < SLAB_WAYS; i++)
+	{
+		if (bucket->set[i].key == key)
+			return &bucket->set[i];
+	}
+	return NULL;
+}
+
 /* The entry of a set, made if there is none.  Caller holds its lock. */
 static SlabSet *
 get_set(StoreId owner, int class)
 {
 	uint64		key = set_key(owner, class);
 	SlabBucket *bucket = &pm_shared->slab_buckets[set_bucket(key)];
-	SlabSet    *unused = NULL;
-	int			i;
+	SlabSet    *set = find_set(bucket, key);
+	SlabSet    *unused;
 
-	for (i = 0; i < SLAB_WAYS; i++)
-	{
-		if (bucket->set[i].key == key)
-			return &bucket->set[i];
-		if (bucket->set[i].key == 0 && unused == NULL)
-			unused = &bucket->set[i];
-	}
+	if (set != NULL)
+		return set;
+	unused = find_set(bucket, 0);
 	if (unused == NULL)
 	{
 		unused = &bucket->set[bucket->victim++ % SLAB_WAYS];
@@ -229,6 +262,22 @@ scan_for_slabs(SlabSet *set, StoreId owner, int class)
 	set->scan_done = true;
 }
 
+/* A slab of the set that has no used slot goes back. */
+static void
+release_if_empty(SlabSet *set, SlabHeader *slab)
+{
+	int			e;
+	uint32		g;
+
+	if (slab->nfree < slab->nslots)
+		return;
+	list_remove(set, slab);
+	slab->tag = 0;
+	(void) segment_find(pm_ptr(slab) & PM_OFFSET_MASK, &e, &g);
+	pm_store8_persist(&pm_extent[e].words[g], 0);
+	segment_release(granule_offset(e, g), 1);
+}
+
 /* ---- taking ---- */
 
 /* A new slab for the set, listed.  0, an errno or PM_FULL_. */
@@ -256,11 +305,8 @@ make_slab(SlabSet *set, StoreId owner, int class, int flags)
 	slab->nfree = slab->nslots;
 	pm_persist(slab, slab->slots_offset);
 
-	/*
-	 * The word makes it a slab: whoever sees the word finds a good header.  It is
-	 * drained with the intent for the first slot, before anybody else has a slot.
-	 */
-	pm_store8(&pm_extent[e].words[g], segword_make(SEGWORD_SLAB, class, owner));
+	/* The word makes it a slab: whoever sees the word finds a good header. */
+	pm_store8_persist(&pm_extent[e].words[g], segword_make(SEGWORD_SLAB, class, owner));
 	list_push(set, slab);
 	return 0;
 }
@@ -284,47 +330,120 @@ next_free_slot(SlabHeader *slab)
 	elog(PANIC, "sofort: slab at " UINT64_FORMAT " has no free slot", pm_ptr(slab));
 }
 
-/*
- * Take a slot: the intent is durable before the slot's owner word is stored
- * (flushed, not drained: pm_publish() drains).  0, an errno or PM_FULL_.
- */
-int
-slab_take(StoreId owner, bool shared, int class, AllocIntent *intent, PMPtr link,
-		  uint64 nlinks, int flags, PMPtr *target)
+/* A slot of the set, which nobody else finds from now on.  0, an errno or PM_FULL_. */
+static int
+choose_slot(SlabTake *take, SlabSet *set, StoreId set_owner, int flags)
 {
-	StoreId		set_owner = shared ? PM_OWNER_SHARED : owner;
-	LWLock	   *lock = set_lock(set_key(set_owner, class));
-	SlabSet    *set;
 	SlabHeader *slab;
-	uint32		i;
-	int			rc;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	set = get_set(set_owner, class);
 	if (set->head == PM_NULL && !set->scan_done)
-		scan_for_slabs(set, set_owner, class);
+		scan_for_slabs(set, set_owner, take->class);
 	if (set->head == PM_NULL)
 	{
-		rc = make_slab(set, set_owner, class, flags);
+		int			rc = make_slab(set, set_owner, take->class, flags);
+
 		if (rc != 0)
-		{
-			LWLockRelease(lock);
 			return rc;
-		}
 	}
 	slab = pm_deref(set->head);
-	i = next_free_slot(slab);
-	*target = pm_ptr((char *) slab + slab->slots_offset + (uint64) i * slab->slot_size);
-
-	intent->link = link;
-	intent->nlinks = nlinks;
-	intent->size = slab->slot_size;
-	pm_store8_persist(&intent->target, *target);
-	SOFORT_STOP("pmem-slab-intent");
-	pm_store8(&slab->owner[i], PM_SEAL_ID(owner));
+	take->slab = slab;
+	take->slot = next_free_slot(slab);
 	if (--slab->nfree == 0)
 		list_remove(set, slab);
-	LWLockRelease(lock);
+	return 0;
+}
+
+/* It was not taken in the end.  (A set that was forgotten since counts anew.) */
+static void
+unchoose_slot(const SlabTake *take, StoreId set_owner)
+{
+	uint64		key = set_key(set_owner, take->class);
+	SlabSet    *set = find_set(&pm_shared->slab_buckets[set_bucket(key)], key);
+
+	if (set == NULL || set->tag != take->slab->tag)
+		return;
+	if (take->slab->nfree++ == 0)
+		list_push(set, take->slab);
+	release_if_empty(set, take->slab);
+}
+
+/*
+ * Slots for all of them or for none, of one class after the other: getting one set
+ * may make another one be forgotten, which would count what was only chosen as free.
+ */
+static int
+choose_slots(SlabTake *take, int n, StoreId set_owner, int flags)
+{
+	int			nchosen = 0;
+	int			rc = 0;
+
+	for (int class = 0; class < NCLASSES && nchosen < n && rc == 0; class++)
+	{
+		SlabSet    *set = NULL;
+
+		for (int i = 0; i < n && rc == 0; i++)
+		{
+			if (take[i].class != class)
+				continue;
+			if (set == NULL)
+				set = get_set(set_owner, class);
+			rc = choose_slot(&take[i], set, set_owner, flags);
+			if (rc == 0)
+				nchosen++;
+		}
+	}
+	for (int i = 0; i < n && rc != 0; i++)
+	{
+		if (take[i].slab != NULL)
+			unchoose_slot(&take[i], set_owner);
+	}
+	return rc;
+}
+
+/*
+ * Take n slots: their intents, if they have any, are durable before the owner words are
+ * stored (flushed, not drained).  All or none: 0, an errno or PM_FULL_.
+ */
+int
+slab_take(SlabTake *take, int n, StoreId owner, bool shared, int flags)
+{
+	StoreId		set_owner = shared ? PM_OWNER_SHARED : owner;
+	uint64		partitions = 0;
+	int			rc;
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		take[i].slab = NULL;
+		partitions |= UINT64CONST(1) << set_partition(set_key(set_owner, take[i].class));
+	}
+	lock_partitions(partitions);
+	rc = choose_slots(take, n, set_owner, flags);
+	if (rc != 0)
+	{
+		unlock_partitions(partitions);
+		return rc;
+	}
+	for (i = 0; i < n; i++)
+	{
+		AllocIntent *intent = take[i].intent;
+		const SlabHeader *slab = take[i].slab;
+
+		take[i].target = pm_ptr((const char *) slab + slab->slots_offset +
+								(uint64) take[i].slot * slab->slot_size);
+		if (intent == NULL)
+			continue;
+		intent->link = take[i].link;
+		intent->nlinks = take[i].nlinks;
+		intent->size = slab->slot_size;
+		pm_store8(&intent->target, take[i].target);
+	}
+	if (take[0].intent != NULL)
+		pm_drain();
+	SOFORT_STOP("pmem-slab-intent");
+	for (i = 0; i < n; i++)
+		pm_store8(&take[i].slab->owner[take[i].slot], PM_SEAL_ID(owner));
+	unlock_partitions(partitions);
 	return 0;
 }
 
@@ -370,43 +489,82 @@ slots_freed(SlabSet *set, int extent, uint32 granule, uint32 n)
 			list_push(set, slab);
 		slab->nfree += n;
 	}
-	if (slab->nfree < slab->nslots)
-		return;
-	list_remove(set, slab);
-	slab->tag = 0;
-	pm_store8_persist(&pm_extent[extent].words[granule], 0);
-	segment_release(granule_offset(extent, granule), 1);
+	release_if_empty(set, slab);
+}
+
+/* The slot of an intent, which must be one */
+static uint32
+slot_of_intent(const AllocIntent *intent, int *extent, uint32 *granule)
+{
+	uint32		slot;
+
+	if (SEGWORD_STATE(segment_covering(intent->target & PM_OFFSET_MASK, extent, granule)) !=
+		SEGWORD_SLAB ||
+		!slab_slot_of(*extent, *granule, intent->target & PM_OFFSET_MASK, &slot))
+		elog(PANIC, "sofort: " UINT64_FORMAT " is not a slab slot", intent->target);
+	return slot;
+}
+
+static int
+compare_targets(const void *a, const void *b)
+{
+	PMPtr		x = (*(AllocIntent *const *) a)->target & PM_OFFSET_MASK;
+	PMPtr		y = (*(AllocIntent *const *) b)->target & PM_OFFSET_MASK;
+
+	return x < y ? -1 : x > y;
 }
 
 /*
- * Free a slot and forget the intent.  Both are durable before the lock is
- * released: else the slot could be taken again while a crash would still find
- * the intent and free it.
+ * Free the slots of n intents and forget these.  Both are durable before the locks
+ * are released: else a slot could be taken again while a crash would still find the
+ * intent and free it.  Changes the order of the intents.
  */
 void
-slab_give_back(PMPtr target, AllocIntent *intent)
+slab_give_back(AllocIntent **intent, int n)
 {
-	int			e;
-	uint32		g;
-	uint32		slot;
-	uint64		word = segment_covering(target & PM_OFFSET_MASK, &e, &g);
-	SlabHeader *slab;
-	LWLock	   *lock;
-	bool		was_used;
+	uint64		partitions = 0;
+	int			nfreed[PM_INTENTS_PER_BACKEND] = {0};	/* of the slab that begins with i */
+	int			extent[PM_INTENTS_PER_BACKEND];
+	uint32		granule[PM_INTENTS_PER_BACKEND];
+	uint32		slot[PM_INTENTS_PER_BACKEND];
+	int			first = 0;
+	int			i;
 
-	if (SEGWORD_STATE(word) != SEGWORD_SLAB ||
-		!slab_slot_of(e, g, target & PM_OFFSET_MASK, &slot))
-		elog(PANIC, "sofort: " UINT64_FORMAT " is not a slab slot", target);
-	slab = slab_header(e, g);
-	lock = set_lock(set_key(SEGWORD_OWNER(word), (int) SEGWORD_COUNT(word)));
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	was_used = slab->owner[slot] != 0;
-	pm_store8_persist(&slab->owner[slot], 0);
+	Assert(n <= PM_INTENTS_PER_BACKEND);
+	qsort(intent, n, sizeof(AllocIntent *), compare_targets);
+	for (i = 0; i < n; i++)
+	{
+		uint64		word;
+
+		slot[i] = slot_of_intent(intent[i], &extent[i], &granule[i]);
+		word = segment_word(extent[i], granule[i]);
+		partitions |= UINT64CONST(1) <<
+			set_partition(set_key(SEGWORD_OWNER(word), (int) SEGWORD_COUNT(word)));
+	}
+	lock_partitions(partitions);
+	for (i = 0; i < n; i++)
+	{
+		SlabHeader *slab = slab_header(extent[i], granule[i]);
+
+		if (slab != slab_header(extent[first], granule[first]))
+			first = i;
+		nfreed[first] += slab->owner[slot[i]] != 0;
+		pm_store8(&slab->owner[slot[i]], 0);
+	}
+	pm_drain();
 	SOFORT_STOP("pmem-slab-freed");
-	pm_store8_persist(&intent->target, PM_NULL);
-	if (was_used)
-		slots_freed(get_set(SEGWORD_OWNER(word), (int) SEGWORD_COUNT(word)), e, g, 1);
-	LWLockRelease(lock);
+	for (i = 0; i < n; i++)
+		pm_store8(&intent[i]->target, PM_NULL);
+	pm_drain();
+	for (i = 0; i < n; i++)
+	{
+		uint64		word = segment_word(extent[i], granule[i]);
+
+		if (nfreed[i] > 0)
+			slots_freed(get_set(SEGWORD_OWNER(word), (int) SEGWORD_COUNT(word)), extent[i], granule[i],
+						(uint32) nfreed[i]);
+	}
+	unlock_partitions(partitions);
 }
 
 static inline bool

@@ -190,9 +190,10 @@ build_map(struct StoreLocal *local, TupleDesc tupdesc)
 	int			natts = tupdesc->natts;
 	TupleDesc	copy = CreateTupleDescCopyConstr(tupdesc);
 	int32	   *column = palloc(Max(natts, 1) * sizeof(int32));
-	int		   *ref_atts = palloc(Max(natts, 1) * sizeof(int));
-	uint64	   *ref_fields = palloc(Max(natts, 1) * sizeof(uint64));
-	Datum	   *ref_values = palloc(Max(natts, 1) * sizeof(Datum));
+	int			max_refs = natts + PM_INTENTS_PER_BACKEND;	/* of a row, behind some of others */
+	int		   *ref_atts = palloc(max_refs * sizeof(int));
+	uint64	   *ref_fields = palloc(max_refs * sizeof(uint64));
+	Datum	   *ref_values = palloc(max_refs * sizeof(Datum));
 
 	MemoryContextSwitchTo(old);
 	if (local->cxt != NULL)

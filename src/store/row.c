@@ -17,7 +17,9 @@
 #include "access/tupmacs.h"
 #include "common/hashfn.h"
 #include "pgstat.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/store/store_internal.h"
+#include "sofort/txn/kept.h"
 
 #define FITS			(-1)
 #define MAX_MISFITS		8
@@ -26,12 +28,21 @@
 
 /* ---- preparing a row id ---- */
 
+void
+references_free(ReferenceBatch *batch)
+{
+	if (batch->n > 0)
+		pm_free_batch(batch->owner, batch->link, batch->n);
+	batch->n = 0;
+}
+
 /*
- * Free the values by reference of a row that is EMPTY: after a quarantine, or
- * where a crash or an ERROR left a half-filled one.
+ * Values by reference of a row that is EMPTY go: after a quarantine, or where a crash
+ * or an ERROR left a half-filled one.  Some of them now, the rest with
+ * references_free(), before anybody can fill the row.
  */
 void
-row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref)
+row_note_references(ReferenceBatch *batch, const ShapePlan *plan, const RowRef *ref)
 {
 	int			i;
 
@@ -40,9 +51,23 @@ row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref)
 		PMPtr	   *field = (PMPtr *) ((char *) ref->block + plan->ref_offset[i] +
 									   (Size) ref->index * plan->ref_stride[i]);
 
-		if (*field != PM_NULL)
-			pm_free(owner, field, 1);
+		if (*field == PM_NULL)
+			continue;
+		if (batch->n == lengthof(batch->link))
+			references_free(batch);
+		batch->link[batch->n++] = field;
 	}
+}
+
+static void
+free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref)
+{
+	ReferenceBatch batch = {.owner = owner,.n = 0};
+
+	if (plan->nrefs == 0)
+		return;
+	row_note_references(&batch, plan, ref);
+	references_free(&batch);
 }
 
 /*
@@ -78,7 +103,7 @@ prepare_row(const ShapePlan *plan, const RowRef *ref)
 			pm_line_order(&ref->words->begin);
 		__atomic_store_n(&ref->words->end, WORD_EMPTY, __ATOMIC_RELEASE);
 	}
-	row_free_references(ref->block->store, plan, ref);
+	free_references(ref->block->store, plan, ref);
 	clear_word(link_slot(ref->block, ref->index));
 	clear_word(successor_slot(ref->block, ref->index));
 }
@@ -225,8 +250,8 @@ encode_inline(StoreDesc *store, const ShapeAttr *a, int i, Datum value, char *p)
 
 /*
  * Write the values of an EMPTY row.  FITS, or the attribute whose value the
- * shape cannot hold.  Values by reference are only noted (*nrefs).  old: a version
- * of the same shape that may have many of the values, or NULL.
+ * shape cannot hold.  Values by reference are only noted, behind *nrefs others.
+ * old: a version of the same shape that may have many of the values, or NULL.
  */
 static int
 encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum *values,
@@ -235,9 +260,9 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 	struct StoreLocal *local = store->local;
 	char	   *block = (char *) ref->block;
 	char	   *record = (char *) ref->words;
+	int			n = *nrefs;
 	int			i;
 
-	*nrefs = 0;
 	memset(record + plan->null_offset, 0xff, plan->null_bytes);
 	for (i = 0; i < plan->natts; i++)
 	{
@@ -282,25 +307,24 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 					return i;
 				break;
 			default:
-				local->ref_atts[*nrefs] = i;
-				local->ref_fields[*nrefs] = (uint64) (uintptr_t) p;
-				local->ref_values[(*nrefs)++] = values[i];
+				local->ref_atts[n] = i;
+				local->ref_fields[n] = (uint64) (uintptr_t) p;
+				local->ref_values[n++] = values[i];
 		}
 	}
+	*nrefs = n;
 	return FITS;
 }
 
 /*
- * Fill one reserved row; FITS or the attribute that does not fit.  old: the
- * version that this one replaces, or NULL.
+ * Fill one reserved row, but for its values by reference; FITS or the attribute that
+ * does not fit.  old: the version that this one replaces, or NULL.
  */
 static int
-fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
-		 const RowRef *old, RowRef *ref)
+fill_fields(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
+			const RowRef *old, RowRef *ref, int *nrefs)
 {
-	struct StoreLocal *local = store->local;
 	ShapePlan  *plan;
-	int			nrefs;
 	int			misfit;
 
 	if (!store_locate(store, row, ref))
@@ -312,14 +336,34 @@ fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
 	if (old != NULL && old->block->shape != ref->block->shape)
 		old = NULL;
 	epoch_enter();
-	misfit = encode_fields(store, plan, ref, values, isnull, old, &nrefs);
+	misfit = encode_fields(store, plan, ref, values, isnull, old, nrefs);
 	if (unlikely(pg_atomic_read_u32(&store->shared->nmarking) > 0))
 		dictionary_mark_row(store->shared, plan->shape, ref, false);
 	epoch_exit();
-	if (misfit == FITS && nrefs > 0)
-		value_store_references(store, nrefs, local->ref_fields, local->ref_values,
-							   local->ref_atts);
 	value_reset();
+	return misfit;
+}
+
+static void
+store_references(StoreDesc *store, int nrefs)
+{
+	const struct StoreLocal *local = store->local;
+
+	if (nrefs == 0)
+		return;
+	value_store_references(store, nrefs, local->ref_fields, local->ref_values, local->ref_atts);
+	value_reset();
+}
+
+static int
+fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
+		 const RowRef *old, RowRef *ref)
+{
+	int			nrefs = 0;
+	int			misfit = fill_fields(store, row, values, isnull, old, ref, &nrefs);
+
+	if (misfit == FITS)
+		store_references(store, nrefs);
 	return misfit;
 }
 
@@ -368,6 +412,16 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 	}
 }
 
+/*
+ * Was the store made by this subtransaction, so that its undo, or a crash, drops it?  Not
+ * for a kept transaction, of which a crash undoes single statements.
+ */
+static void
+note_storage(Relation rel, StoreDesc *store)
+{
+	store->local->new_storage = compat_is_new_storage(rel) && !txn_is_kept();
+}
+
 /* Find a place for a row and fill it; begin is still EMPTY. */
 static Reservation *
 place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
@@ -376,6 +430,7 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 	struct StoreLocal *local = store->local;
 	int			misfit;
 
+	note_storage(rel, store);
 	if (unlikely(store_block_count(store->header) == 0))
 		tid_note_row(rel, store, values, isnull);
 	if (old != NULL && store->header->tid_fill != 0 && space_reserve_near(rel, store, old->row))
@@ -466,13 +521,14 @@ store_next_row(Relation rel, StoreDesc *store, const RowRef *old, bool heap_only
 
 void
 store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
-			 uint64 begin, RowRef *ref)
+			 uint64 begin, bool durable, RowRef *ref)
 {
 	Reservation *r = place_row(rel, store, values, isnull, NULL, ref);
 
 	finish_row(store, r, ref, begin, WORD_EMPTY);
 	SOFORT_STOP("store-row-stored");
-	pm_drain();
+	if (durable)
+		pm_drain();
 	SOFORT_STOP("store-row-written");
 }
 
@@ -491,6 +547,29 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 	finish_row(store, r, ref, begin & ~BEGIN_HEAP_ONLY, end);
 }
 
+/* Rows of the main reservation that are filled but for their values by reference */
+typedef struct WaitingRows
+{
+	int			n;
+	int			nrefs;
+	RowRef		row[4 * PM_INTENTS_PER_BACKEND];
+} WaitingRows;
+
+/* They become versions. */
+static void
+begin_waiting(StoreDesc *store, WaitingRows *waiting, uint64 begin)
+{
+	Reservation *r = &store->local->main;
+
+	store_references(store, waiting->nrefs);
+	for (int i = 0; i < waiting->n; i++)
+		__atomic_store_n(&waiting->row[i].words->begin,
+						 begin_with_check(store, &waiting->row[i], begin), __ATOMIC_RELEASE);
+	r->row += waiting->n;
+	r->count -= waiting->n;
+	waiting->n = waiting->nrefs = 0;
+}
+
 /*
  * Fill rows of the main reservation, as many as fit without interruption.
  * Returns how many; they are flushed, not drained.
@@ -500,8 +579,9 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 			 uint64 *rows)
 {
 	Reservation *r = &store->local->main;
-	RowRef		ref;
-	RowRef		start = {.row = 0};
+	uint64		first = r->row;
+	RowRef		start;
+	WaitingRows waiting = {.n = 0,.nrefs = 0};
 	int			i;
 
 	n = Min(n, (int) r->count);
@@ -509,16 +589,17 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 		txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
 	for (i = 0; i < n; i++)
 	{
-		if (fill_row(store, r->row, values[i], isnull[i], NULL, &ref) != FITS)
+		if (fill_fields(store, first + i, values[i], isnull[i], NULL, &waiting.row[waiting.n],
+						&waiting.nrefs) != FITS)
 			break;
-		if (i == 0)
-			start = ref;
-		__atomic_store_n(&ref.words->begin, begin_with_check(store, &ref, begin),
-						 __ATOMIC_RELEASE);
-		rows[i] = r->row++;
-		r->count--;
+		rows[i] = first + i;
+		/* values by reference: as many at a time as there are intents for */
+		if (++waiting.n == lengthof(waiting.row) || waiting.nrefs == 0 ||
+			waiting.nrefs >= PM_INTENTS_PER_BACKEND)
+			begin_waiting(store, &waiting, begin);
 	}
-	if (i > 0)
+	begin_waiting(store, &waiting, begin);
+	if (i > 0 && store_locate(store, first, &start))
 		row_flush(plan_get(store, start.block->shape), start.block, start.index, i);
 	count_stamped(store, begin, WORD_EMPTY, i);
 	return i;
@@ -530,6 +611,7 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 {
 	int			done = 0;
 
+	note_storage(rel, store);
 	if (unlikely(store_block_count(store->header) == 0) && n > 0)
 		tid_note_row(rel, store, values[0], isnull[0]);
 	while (done < n)

@@ -351,6 +351,7 @@ space_shape_changed(StoreShared *shared, uint32 retired_below)
 static void
 free_values(StoreDesc *store, uint64 first, uint32 n)
 {
+	ReferenceBatch batch = {.owner = store->id,.n = 0};
 	uint64		row;
 
 	for (row = first; row < first + n; row++)
@@ -358,8 +359,9 @@ free_values(StoreDesc *store, uint64 first, uint32 n)
 		RowRef		ref;
 
 		if (store_locate(store, row, &ref))
-			row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
+			row_note_references(&batch, plan_get(store, ref.block->shape), &ref);
 	}
+	references_free(&batch);
 }
 
 /*

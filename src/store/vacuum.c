@@ -13,6 +13,7 @@
 #include "storage/lmgr.h"
 
 #define LOCK_TRIES		20		/* for the exclusive lock, 10 ms apart */
+#define ROWS_TOGETHER	256		/* whose values are freed with few drains */
 
 /*
  * Is a version not linked in the chain to which its own links lead?  If so, free
@@ -274,25 +275,44 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	LWLockRelease(chain_lock(store->id, root->row));
 }
 
-/* Values of what was dead to all snapshots go now, others after the quarantine. */
+/* The row is EMPTY; its values go now if it was dead to all snapshots. */
 static void
-free_listed_row(StoreDesc *store, uint64 row, uint64 horizon)
+empty_listed_row(StoreDesc *store, uint64 row, uint64 horizon, ReferenceBatch *values)
 {
 	RowRef		ref;
-	uint64		begin;
 	bool		dead;
 
 	if (!store_locate(store, row, &ref))
 		return;
-	begin = word_read(&ref.words->begin);
 	dead = WORD_TAG(word_read(&ref.words->end)) == WORD_TAG_STAMP &&
 		WORD_XID(word_read(&ref.words->end)) < horizon;
-	if (begin != WORD_EMPTY)
+	if (word_read(&ref.words->begin) != WORD_EMPTY)
 		__atomic_store_n(&ref.words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
 	if (dead)
-		row_free_references(store->id, plan_get(store, ref.block->shape), &ref);
-	space_quarantine(store->shared, row);
-	SOFORT_STOP("store-row-freed");
+		row_note_references(values, plan_get(store, ref.block->shape), &ref);
+}
+
+/* Values of some rows are freed together, before anybody can have the rows. */
+static void
+free_listed_rows(StoreDesc *store, const RowList *list, uint64 horizon)
+{
+	ReferenceBatch values = {.owner = store->id,.n = 0};
+	int			done = 0;
+
+	while (done < list->n)
+	{
+		int			end = Min(done + ROWS_TOGETHER, list->n);
+		int			i;
+
+		for (i = done; i < end; i++)
+			empty_listed_row(store, list->rows[i], horizon, &values);
+		references_free(&values);
+		for (; done < end; done++)
+		{
+			space_quarantine(store->shared, list->rows[done]);
+			SOFORT_STOP("store-row-freed");
+		}
+	}
 }
 
 /*
@@ -323,8 +343,7 @@ free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 	}
 	pm_drain();
 	SOFORT_STOP("store-roots-freed");
-	for (i = 0; i < list.n; i++)
-		free_listed_row(store, list.rows[i], horizon);
+	free_listed_rows(store, &list, horizon);
 	SOFORT_STOP("store-rows-freed");
 	stats_count(store->shared, 0, -list.n);
 	pfree(list.rows);
@@ -433,6 +452,7 @@ release_run(StoreDesc *store, uint64 first, uint32 n)
 	{
 		BlockHeader *block = block_get(store->header, b);
 		const ShapePlan *plan = plan_get(store, block->shape);
+		ReferenceBatch values = {.owner = store->id,.n = 0};
 		uint32		i;
 
 		for (i = 0; i < block->capacity && plan->nrefs > 0; i++)
@@ -440,8 +460,9 @@ release_run(StoreDesc *store, uint64 first, uint32 n)
 			RowRef		ref;
 
 			if (store_locate(store, b * SOFORT_BLOCK_ROWS + i, &ref))
-				row_free_references(store->id, plan, &ref);
+				row_note_references(&values, plan, &ref);
 		}
+		references_free(&values);
 		pm_free(store->id, &block->links, 1);
 		pm_free(store->id, &block->successors, 1);
 	}

@@ -19,7 +19,6 @@
 #include "sofort/store/store_internal.h"
 
 #define COMPRESS_FROM	2000	/* bytes; about heap's TOAST_TUPLE_TARGET */
-#define REFERENCE_BATCH 8		/* reservations open at a time */
 #define COPY_FROM		256		/* bytes; longer ones bypass the cache */
 
 static MemoryContext value_cxt = NULL;
@@ -197,63 +196,72 @@ value_for_reference(Form_pg_attribute att, Datum value, Size *size)
 	return value;
 }
 
-static void
-reserve_value(StoreDesc *store, PmReservation *r, uint64 field, Form_pg_attribute att, Datum value)
+/* For the message */
+static Size
+largest(const PmRequest *request, int n)
 {
-	Size		size;
-	Datum		image = value_for_reference(att, value, &size);
+	Size		size = 0;
 
-	pm_reserve(r, store->id, size + STORE_VALUE_CRC, (PMPtr *) (uintptr_t) field, 1,
-			   store_slab_flags(store->header));
+	for (int i = 0; i < n; i++)
+		size = Max(size, request[i].size);
+	return size;
+}
+
+static void
+fill_value(void *addr, Datum image, Size size)
+{
 	if (size >= COPY_FROM)
 	{
-		pm_copy_nodrain(r->addr, DatumGetPointer(image), size);
-		value_put_crc(r->addr, size);
-		pm_flush((char *) r->addr + size, STORE_VALUE_CRC);
+		pm_copy_nodrain(addr, DatumGetPointer(image), size);
+		value_put_crc(addr, size);
+		pm_flush((char *) addr + size, STORE_VALUE_CRC);
 	}
 	else
 	{
-		memcpy(r->addr, DatumGetPointer(image), size);
-		value_put_crc(r->addr, size);
-		pm_flush(r->addr, size + STORE_VALUE_CRC);
+		memcpy(addr, DatumGetPointer(image), size);
+		value_put_crc(addr, size);
+		pm_flush(addr, size + STORE_VALUE_CRC);
 	}
 }
 
 /*
- * Store the values of n REFERENCE fields (their addresses in the row) of a row
- * that nobody can see yet, durably.  After an ERROR what was published stays
- * referenced by the row; the next user of the row frees it.
+ * Store the values of n REFERENCE fields (their addresses) of rows that nobody can see
+ * yet, and that count only if this transaction commits: not drained but for their intents,
+ * which those of a store that goes with this subtransaction do without.
+ * After an ERROR what was linked stays referenced by the row; the next user of the row
+ * frees it.
  */
 void
 value_store_references(StoreDesc *store, int n, const uint64 *fields, const Datum *values,
 					   const int *atts)
 {
-	PmReservation r[REFERENCE_BATCH];
-	volatile int open = 0;
-	int			i;
+	PmReservation r[PM_INTENTS_PER_BACKEND];
+	PmRequest	request[PM_INTENTS_PER_BACKEND];
+	Datum		image[PM_INTENTS_PER_BACKEND];
+	int			flags = store_slab_flags(store->header) |
+		(store->local->new_storage ? PM_RESERVE_UNGUARDED : 0);
+	int			most = store->local->new_storage ? PM_INTENTS_PER_BACKEND : Max(pm_reservable(), 1);
+	int			i = 0;
 
-	PG_TRY();
+	pool_require();
+	while (i < n)
 	{
-		for (i = 0; i < n; i++)
+		int			k;
+		int			full;
+
+		for (k = 0; k < most && i < n; k++, i++)
 		{
-			reserve_value(store, &r[open], fields[i],
-						  TupleDescAttr(store->local->tupdesc, atts[i]), values[i]);
-			open++;
-			if (open == REFERENCE_BATCH || i == n - 1)
-			{
-				int			k = open;
-
-				open = 0;
-				pm_publish_batch(r, k);
-			}
+			image[k] = value_for_reference(TupleDescAttr(store->local->tupdesc, atts[i]), values[i],
+										   &request[k].size);
+			request[k].size += STORE_VALUE_CRC;
+			request[k].link = (PMPtr *) (uintptr_t) fields[i];
+			request[k].nlinks = 1;
 		}
+		full = pm_try_reserve_batch(r, request, k, store->id, flags);
+		if (full != 0)
+			pm_raise_full(full, largest(request, k));
+		for (int j = 0; j < k; j++)
+			fill_value(r[j].addr, image[j], request[j].size - STORE_VALUE_CRC);
+		pm_link_batch(r, request, k);
 	}
-	PG_CATCH();
-	{
-		/* a savepoint may follow: the intents are needed again */
-		for (i = 0; i < open; i++)
-			pm_cancel(&r[i]);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
 }

@@ -64,7 +64,7 @@ insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, int options, RowRe
 	slot_getallattrs(slot);
 	tableam_note_summaries(rel);
 	store_insert(rel, store, slot->tts_values, slot->tts_isnull, begin_word(rel, cid, options),
-				 ref);
+				 tableam_has_other_indexes(rel), ref);
 	tableam_slot_written(slot, rel, store, ref, WORD_EMPTY);
 }
 

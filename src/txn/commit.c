@@ -127,6 +127,7 @@ pre_commit(void)
 	 */
 	if (kept_is_running())
 		kept_before_commit();
+	pm_settle();				/* others may free what it has stored when it has committed */
 	pure = kept_is_running() || (XactLastRecEnd == InvalidXLogRecPtr &&
 							   replorigin_session_origin == InvalidRepOriginId);
 	if (!pure)
@@ -271,6 +272,7 @@ pre_prepare(void)
 	}
 	My.ready_sub = InvalidSubTransactionId;
 	My.stage = STAGE_PREPARED;
+	pm_settle();
 	txn_drain();
 	SOFORT_STOP("twophase-before-durable");
 	txn_set_state(TCB_TWO_PHASE);

@@ -36,6 +36,9 @@ typedef struct Model
 	ModelLink	link[LINKS];
 	StoreId		owner[OWNERS];
 	StoreId		dropping;		/* its links are gone, it is to be freed */
+	StoreId		made;			/* by a transaction that has not committed */
+	uint64		commit;			/* what the word of the last transaction holds */
+	uint64		rows;			/* links below 64 that it has stored, as bits */
 	uint64		stamp;
 } Model;
 
@@ -52,6 +55,13 @@ static PMPtr *
 link_at(int i)
 {
 	return pm_vector_get(&PoolSuper->stores, i);
+}
+
+/* By which those of a transaction count, or do not (pm_link_batch()) */
+static uint64 *
+commit_word(void)
+{
+	return pm_vector_get(&PoolSuper->stores, LINKS + BATCH);
 }
 
 static uint64
@@ -191,10 +201,71 @@ check_model(void)
 	assert_pool_is_sound();
 }
 
+/* The transaction has not committed: whoever uses its rows again frees what they have. */
+static void
+undo_rows(void)
+{
+	PMPtr	   *link[64];
+
+	for (int o = 0; o < OWNERS; o++)
+	{
+		int			n = 0;
+
+		for (int i = 0; i < 64; i++)
+		{
+			if ((after.rows & (UINT64CONST(1) << i)) == 0 || after.link[i].owner != after.owner[o])
+				continue;
+			link[n++] = link_at(i);
+		}
+		server_forget();
+		pm_free_batch(after.owner[o], link, n);
+		if (server_message()[0] != '\0')
+			unit_fail("%s (%s)", server_message(), medium_stopped_at());
+	}
+	for (int i = 0; i < 64; i++)
+		if (after.rows & (UINT64CONST(1) << i))
+			after.link[i] = model.link[i];
+	after.rows = 0;
+}
+
+/* What they lie in goes away, and what they have.  (To be repeated until it is drained.) */
+static void
+forget_rows(void)
+{
+	for (int i = 0; i < 64; i++)
+	{
+		if ((after.rows & (UINT64CONST(1) << i)) == 0)
+			continue;
+		pm_store8(link_at(i), PM_NULL);
+		after.link[i] = model.link[i];
+	}
+}
+
+/* The store of a transaction that has not committed goes, as its write set says. */
+static void
+forget_made(void)
+{
+	forget_rows();
+	pm_free_owner(after.made, true);
+	pm_drain();
+	after.made = 0;
+	after.rows = 0;
+	after.commit = model.commit;
+}
+
 /* After a crash each link is what it was before, or what it was to be. */
 static void
 adopt_outcome(void)
 {
+	/* (a start drains what has committed before anything is done about it) */
+	pm_persist(commit_word(), sizeof(uint64));
+	if (*commit_word() == after.commit)
+		model.commit = after.commit;
+	else if (after.made != 0)
+		forget_made();
+	else if (after.dropping == 0)
+		undo_rows();
+	after.made = 0;
 	if (after.dropping != 0)
 	{
 		/* whoever drops a store repeats it until he has drained */
@@ -202,8 +273,10 @@ adopt_outcome(void)
 			for (int k = 0; model.link[i].used && model.link[i].owner == after.dropping &&
 				 k < (i < GROUPS ? 1 : GROUP); k++)
 				pm_store8(link_at(i + k), PM_NULL);
+		forget_rows();
 		pm_free_owner(after.dropping, true);
 		pm_drain();
+		after.rows = 0;
 		for (int i = 0; i < LINKS; i++)
 			if (model.link[i].owner == after.dropping)
 				model.link[i].used = false;
@@ -341,6 +414,80 @@ op_batch(void)
 		pm_publish_batch(r, n);
 }
 
+/* A row is given up before its transaction has ended; another process takes what it had. */
+static void
+give_up_row(int i)
+{
+	pm_free(after.link[i].owner, link_at(i), 1);
+	after.link[i].used = false;
+	after.rows &= ~(UINT64CONST(1) << i);
+	server_become(1);
+	op_publish();
+	server_become(0);
+}
+
+/* Some rows of an owner, not settled; one of them in *link, -1 if there are none */
+static void
+link_rows(StoreId owner, int flags, int *link)
+{
+	PmReservation r[BATCH];
+	PmRequest	request[BATCH];
+	ModelLink  *m[BATCH];
+	int			n = 0;
+
+	*link = -1;
+	for (int k = 1 + (int) random_below(BATCH); k > 0; k--)
+	{
+		int			i = random_link(false);
+
+		if (i < 0 || i >= 64)
+			continue;
+		m[n] = new_link(i, Min(random_size(), PM_GRANULE));
+		m[n]->owner = owner;
+		after.rows |= UINT64CONST(1) << i;
+		request[n] = (PmRequest) {.size = m[n]->size,.link = link_at(i),.nlinks = 1};
+		n++;
+		*link = i;
+	}
+	if (n == 0)
+		return;
+	check(pm_try_reserve_batch(r, request, n, owner, random_flags() | flags) == 0);
+	for (int k = 0; k < n; k++)
+		fill(r[k].addr, m[k]->size, m[k]->stamp);
+	pm_link_batch(r, request, n);
+}
+
+/*
+ * A transaction that stores rows: in batches, each of one owner; it commits or is
+ * rolled back.
+ */
+static void
+op_rows(void)
+{
+	after.rows = 0;
+	after.commit = ++after.stamp;
+	for (int batches = 1 + (int) random_below(6), k = 0; k < batches; k++)
+	{
+		int			link;
+
+		link_rows(after.owner[random_below(OWNERS)], 0, &link);
+		/* (the other process counts its own intents with ours) */
+		if (k == 0 && link >= 0 && random_below(8) == 0)
+			give_up_row(link);
+	}
+	if (random_below(3) == 0)
+	{
+		pm_release_reservations();
+		undo_rows();
+		after.commit = model.commit;
+		return;
+	}
+	pm_settle();
+	pm_drain_to_publish();
+	pm_publish8(commit_word(), after.commit);
+	after.rows = 0;
+}
+
 static void
 op_group(void)
 {
@@ -368,6 +515,27 @@ op_free(void)
 		return;
 	after.link[i].used = false;
 	pm_free(model.link[i].owner, link_at(i), 1);
+}
+
+/* Several of one owner */
+static void
+op_free_batch(void)
+{
+	PMPtr	   *link[24];
+	int			first = random_link(true);
+	int			n = 0;
+
+	for (int i = 0; first >= 0 && i < GROUPS && n < (int) lengthof(link); i++)
+	{
+		int			at = (first + i) % GROUPS;
+
+		if (!model.link[at].used || model.link[at].owner != model.link[first].owner)
+			continue;
+		after.link[at].used = false;
+		link[n++] = link_at(at);
+	}
+	if (n > 0)
+		pm_free_batch(model.link[first].owner, link, n);
 }
 
 static void
@@ -438,10 +606,15 @@ static void
 op_drop(void)
 {
 	int			o = (int) random_below(OWNERS);
+	int			link;
 
 	after.owner[o] = pool_next_store_id();
 	pm_drain();					/* as the header of a store is published before it owns anything */
 	after.dropping = model.owner[o];
+	after.rows = 0;
+	after.commit = ++after.stamp;
+	if (random_below(2))
+		link_rows(after.dropping, random_below(2) ? PM_RESERVE_UNGUARDED : 0, &link);
 	for (int i = 0; i < LINKS; i += i < GROUPS ? 1 : GROUP)
 	{
 		if (!model.link[i].used || model.link[i].owner != after.dropping)
@@ -450,13 +623,49 @@ op_drop(void)
 		for (int k = i < GROUPS ? 0 : GROUP - 1; k >= 0; k--)
 			pm_store8(link_at(i + k), PM_NULL);
 	}
+	forget_rows();
 	pm_free_owner(after.dropping, false);
 	/* another process takes what became free, before this one has drained */
 	server_become(1);
 	op_publish();
 	server_become(0);
 	pm_drain();
+	after.commit = model.commit;
+	after.rows = 0;
 	after.dropping = 0;
+}
+
+/*
+ * A store is made and filled by a transaction, without intents; it takes the place of
+ * another one, which goes at the commit. Else it goes itself.
+ */
+static void
+op_new_store(void)
+{
+	int			o = (int) random_below(OWNERS);
+	int			link;
+
+	after.made = pool_next_store_id();
+	pm_drain();
+	after.rows = 0;
+	after.commit = ++after.stamp;
+	for (int k = 1 + (int) random_below(4); k > 0; k--)
+		link_rows(after.made, PM_RESERVE_UNGUARDED, &link);
+	/* another one takes slots of the same slabs meanwhile */
+	server_become(1);
+	op_publish();
+	server_become(0);
+	if (random_below(3) == 0)
+	{
+		forget_made();
+		return;
+	}
+	pm_settle();
+	pm_drain_to_publish();
+	after.owner[o] = after.made;
+	pm_publish8(commit_word(), after.commit);
+	after.rows = 0;
+	after.made = 0;
 }
 
 typedef void (*Operation) (void);
@@ -469,11 +678,14 @@ static const struct
 }			operations[] = {
 	{"publish", op_publish, 8},
 	{"batch", op_batch, 3},
+	{"rows", op_rows, 6},
 	{"group", op_group, 3},
 	{"free", op_free, 8},
+	{"free batch", op_free_batch, 2},
 	{"free group", op_free_group, 3},
 	{"cancel", op_cancel, 3},
 	{"error", op_error, 4},
+	{"new store", op_new_store, 3},
 	{"drop", op_drop, 2}
 };
 
@@ -734,7 +946,8 @@ forget_workout(void)
 static void
 recovery_workout(void)
 {
-	static void (*const operation[]) (void) = {op_free, op_free_group, op_group, op_publish};
+	static void (*const operation[]) (void) = {op_free, op_free_group, op_rows, op_group, op_publish};
+	static void (*const before[]) (void) = {op_publish, op_group, op_free_batch, op_free_group, op_free};
 
 	crowded = true;
 	for (int o = 0; o < (int) lengthof(operation); o++)
@@ -748,7 +961,7 @@ recovery_workout(void)
 			for (uint64 nth = 1; !whole && !started && nth < 60; nth++)
 			{
 				server_become(1);
-				check(run_until(operation[3 - o], 0));
+				check(run_until(before[o], 0));
 				whole = run_until(operation[o], kill);
 				if (whole)
 					break;
@@ -778,9 +991,10 @@ test_lost_recovery_calls(void **state)
 {
 	if (getenv("UNIT_LONG") == NULL && getenv("UNIT_CALL") == NULL)
 		return;
-	medium_lose_calls("pmem/alloc.c:forget_intents:drain:1", begin, forget_workout);
+	medium_lose_calls("pmem/alloc.c:forget_intents:flush:1,pmem/alloc.c:forget_intents:drain:1", begin, forget_workout);
 	medium_lose_calls("pmem/alloc.c:clear_other_links:flush:1,pmem/alloc.c:recover_intent:drain:1,"
-					  "pmem/alloc.c:recover_intent:drain:2,pmem/alloc.c:recover_intent:flush:2,pmem/alloc.c:recover_target:flush:1",
+					  "pmem/alloc.c:recover_intent:drain:2,pmem/alloc.c:recover_intent:flush:1,"
+					  "pmem/alloc.c:recover_intent:flush:3,pmem/alloc.c:recover_intent:flush:4,pmem/alloc.c:recover_target:flush:1,pmem/alloc.c:recover_target:flush:2",
 					  begin, recovery_workout);
 }
 
@@ -906,6 +1120,36 @@ reserve_once_more(void)
 		pm_reserve(&r, model.owner[0], 64, link_at(i), 1, 0);
 }
 
+static void
+refuse_batch(uint64 used)
+{
+	static const Size sizes[] = {64, 320, 1024, 4032, 16320, 32640};
+	StoreId		owner = pool_next_store_id();
+	PmReservation r[lengthof(sizes)];
+	PmRequest	request[lengthof(sizes)];
+	uint64		left = ((uint64) sofort_pool_size_mb << 20) / PM_GRANULE - used;
+	PmReservation most;
+
+	for (int i = 0; i < (int) lengthof(sizes); i++)
+		request[i] = (PmRequest) {.size = sizes[i],.link = link_at(i),.nlinks = 1};
+	request[0].size = request[1].size = (left / 2 + 1) * PM_GRANULE;
+	assert_int_equal(pm_try_reserve_batch(r, request, lengthof(sizes), owner, 0), PM_FULL_QUOTA);
+	assert_int_equal(pg_atomic_read_u64(&pm_shared->used_granules), used);
+	assert_int_equal(pm_reservable(), PM_INTENTS_PER_BACKEND);
+
+	assert_int_equal(pm_try_reserve(&most, owner, (left - 3) * PM_GRANULE, link_at(LINKS), 1, 0), 0);
+	for (int i = 0; i < (int) lengthof(sizes); i++)
+		request[i].size = sizes[i];
+	assert_int_equal(pm_try_reserve_batch(r, request, lengthof(sizes), owner, 0), PM_FULL_QUOTA);
+	assert_int_equal(pg_atomic_read_u64(&pm_shared->used_granules), used + left - 3);
+	assert_int_equal(pm_try_reserve_batch(r, request, 3, owner, 0), 0);
+	for (int i = 0; i < 3; i++)
+		pm_cancel(&r[i]);
+	pm_cancel(&most);
+	assert_int_equal(pg_atomic_read_u64(&pm_shared->used_granules), used);
+	assert_pool_is_sound();
+}
+
 /* Quota, the number of open reservations, the kinds of requests that ignore the quota */
 static void
 test_refusals(void **state)
@@ -921,6 +1165,9 @@ test_refusals(void **state)
 	assert_true(pg_atomic_read_u64(&pm_shared->used_granules) <= quota);
 	assert_true(pg_atomic_read_u64(&pm_shared->used_granules) + 40 > quota);
 	assert_int_equal(pm_try_reserve(&r, model.owner[0], 40 * PM_GRANULE, link_at(LINKS), 1, 0), PM_FULL_QUOTA);
+
+	/* all of a batch or nothing: what fails is a segment, or the slab of the last class */
+	refuse_batch(pg_atomic_read_u64(&pm_shared->used_granules));
 
 	/* transactions, and the server that starts, must not fail */
 	assert_int_equal(pm_try_reserve(&r, PM_OWNER_TXN, 40 * PM_GRANULE, link_at(LINKS), 1, 0), 0);

@@ -24,8 +24,8 @@
 
 #define WORDS			(PM_LINE / 8)
 #define STATES			16		/* of one line; older ones are dropped */
-#define TABLE_SIZE		65536
-#define PENDING			16384
+#define TABLE_SIZE		131072
+#define PENDING			65536
 #define MOST_GRANULES	4096	/* of extent 0, looked at */
 
 typedef struct Line

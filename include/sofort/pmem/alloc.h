@@ -11,6 +11,10 @@
  *		(fill, flush)	the caller writes the contents
  *		pm_publish()	drain; store the link(s); drain; forget the intent
  *
+ * Where the link lies in a row of this transaction, which others will free only when
+ * it has ended, pm_link_batch() stores it and drains nothing; pm_settle() does the
+ * rest for many of them.
+ *
  * A crash in between frees the space at the next start (the intent names a
  * target that its link does not hold).  An ERROR in between: pm_cancel(), or
  * pm_release_reservations() at transaction abort and process exit.
@@ -38,14 +42,25 @@ typedef struct PmReservation
 	PMPtr		target;
 	void	   *addr;
 	Size		size;			/* usable, at least what was asked for */
-	int			intent;			/* index in the backend's intents */
+	int			intent;			/* index in the backend's intents, -1: none */
 } PmReservation;
+
+typedef struct PmRequest
+{
+	Size		size;
+	PMPtr	   *link;
+	uint64		nlinks;
+} PmRequest;
 
 #define PM_RESERVE_SHARED_SLAB	0x1 /* may share a granule with other owners
 									 * (small stores) */
 #define PM_RESERVE_ZERO			0x2 /* contents zeroed and flushed, not drained */
 #define PM_RESERVE_SPARE		0x4 /* may use space that is kept back for what
 									 * makes room (up to half a granule) */
+
+#define PM_RESERVE_UNGUARDED	0x8 /* without intents, for pm_link_batch(): the
+									 * owner is dropped as a whole unless this
+									 * transaction commits */
 
 /*
  * link: address (in the pool) of the owning PMPtr.  nlinks > 1: that many
@@ -59,6 +74,12 @@ extern void pm_reserve(PmReservation *r, StoreId owner, Size size,
 extern int	pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link,
 						   uint64 nlinks, int flags);
 
+/* Several at once, no more than pm_reservable(): one drain for all that slabs serve.
+ * All or none. */
+extern int	pm_reservable(void);
+extern int	pm_try_reserve_batch(PmReservation *r, const PmRequest *request, int n,
+								 StoreId owner, int flags);
+
 /* The error of pm_reserve() for its result and size */
 pg_noreturn extern void pm_raise_full(int result, Size size);
 
@@ -68,11 +89,18 @@ extern void pm_publish(PmReservation *r);
 /* The same with nlinks > 1: link[i] = values[i], link[0] last. */
 extern void pm_publish_many(PmReservation *r, const PMPtr *values);
 
-/*
- * Publish several reservations at once (all nlinks = 1): two drains for all of
- * them.  For rows with several big values.
- */
+/* Publish several reservations at once (all nlinks = 1): three drains for all of them. */
 extern void pm_publish_batch(PmReservation *r, int n);
+
+/*
+ * Link several reservations (all nlinks = 1) from rows that count only if this
+ * transaction commits: no drain.  They stay open until pm_settle(), which drains once
+ * and forgets their intents.  It is called before the transaction commits (txn), when
+ * intents run short, and where this process frees memory that the links lie in, or what
+ * they hold.
+ */
+extern void pm_link_batch(const PmReservation *r, const PmRequest *request, int n);
+extern void pm_settle(void);
 
 /* What the first reservation of a process does once.  To be called before a
  * PG_ENSURE_ERROR_CLEANUP within which it may come. */
@@ -89,6 +117,9 @@ extern void pm_release_reservations(void);
  * somebody else's data.
  */
 extern bool pm_free(StoreId owner, PMPtr *link, uint64 nlinks);
+
+/* The same for n links to one allocation each (or to none): three drains for 16 of them */
+extern void pm_free_batch(StoreId owner, PMPtr *const *links, int n);
 
 /* Bytes that a target really occupies; 0 if nothing is allocated there. */
 extern Size pm_allocated_size(PMPtr target);

@@ -458,11 +458,12 @@ extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *
 
 /*
  * Insert one version with begin word "begin" (from txn_progress_word; or a stamp, if
- * this subtransaction has made the store: then it is not logged), durable (drained) on
- * return.  values as given to a table AM: detoasts what must be.  Sets *ref.
+ * this subtransaction has made the store: then it is not logged), flushed, and drained
+ * if it must be durable on return.  values as given to a table AM: detoasts what must
+ * be.  Sets *ref.
  */
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
-						 uint64 begin, RowRef *ref);
+						 uint64 begin, bool durable, RowRef *ref);
 
 /* The same for n rows with two drains in all.  values[i] of row i. */
 extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *values,

@@ -346,6 +346,7 @@ struct StoreLocal
 	Reservation other;			/* one row, where a value did not fit main */
 	Reservation near;			/* one row, near the version that it replaces */
 	uint64		near_block;		/* PostgreSQL's number of its block */
+	bool		new_storage;	/* goes with this subtransaction, or a crash */
 	bool		prepared;		/* store_next_row() has made this row ready */
 	uint64		prepared_row;
 	uint64		prepared_drains;	/* of this process by then */
@@ -735,7 +736,17 @@ extern void spread_forget_blocks(StoreShared *shared, uint64 block, uint32 n);
 extern void spread_forget_all(StoreShared *shared);
 
 /* ---- row.c ---- */
-extern void row_free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref);
+
+/* Links of rows that are EMPTY, to values that go */
+typedef struct ReferenceBatch
+{
+	StoreId		owner;
+	int			n;
+	PMPtr	   *link[PM_INTENTS_PER_BACKEND];
+} ReferenceBatch;
+
+extern void row_note_references(ReferenceBatch *batch, const ShapePlan *plan, const RowRef *ref);
+extern void references_free(ReferenceBatch *batch);
 
 /* ---- chain.c ---- */
 extern bool version_is_dead(const RowWords *words, uint64 horizon);

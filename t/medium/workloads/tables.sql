@@ -434,7 +434,7 @@ DELETE FROM frozen WHERE id = 2;
 -- step copied frozen into what was there before
 BEGIN;
 TRUNCATE frozen;
-COPY frozen FROM PROGRAM 'awk "BEGIN { for (i = 1; i < 1100; i++) printf \"%d,text %d,%d\n\", i, i % 9, i }"' (FORMAT csv, FREEZE);
+COPY frozen FROM PROGRAM 'awk "BEGIN { for (i = 1; i < 41; i++) printf \"%d,text %d,%d\n\", i, i % 9, i }"' (FORMAT csv, FREEZE);
 COMMIT;
 -- step copied frozen and rolled back
 BEGIN;
@@ -454,7 +454,7 @@ UPDATE frozen SET t = 'text 0' WHERE id < 4;
 -- step refresh
 REFRESH MATERIALIZED VIEW totals;
 -- step it changes again
-DELETE FROM frozen WHERE id BETWEEN 100 AND 120;
+DELETE FROM frozen WHERE id BETWEEN 10 AND 12;
 -- step refresh concurrently
 REFRESH MATERIALIZED VIEW CONCURRENTLY totals;
 -- step refresh rolled back
