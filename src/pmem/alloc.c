@@ -6,8 +6,8 @@
  * An intent (target, link) of this process says "target is free unless link
  * holds it".  It is durable before the space is marked used, and forgotten,
  * durably, before the space can be taken by somebody else.  So at any moment a
- * crash leaves each allocation either linked, or free, or named by an intent
- * whose link does not hold it: alloc_startup() frees those.
+ * crash leaves each allocation either linked, or free, or named by an intent:
+ * alloc_startup() frees it unless it is marked and its link holds it.
  *
  *-------------------------------------------------------------------------
  */
