@@ -228,14 +228,13 @@ reserve_space(PmReservation *r, const PmRequest *request, int n, StoreId owner, 
 static void
 cancel_intents(const PmReservation *r, int n)
 {
-	AllocIntents *mine = my_intents(false);
 	AllocIntent *intent[PM_INTENTS_PER_BACKEND];
 	int			i;
 
 	for (i = 0; i < n; i++)
 	{
 		Assert(r[i].intent >= 0);
-		intent[i] = &mine->intent[r[i].intent];
+		intent[i] = intent_of(&r[i]);
 	}
 	free_targets(intent, n);
 	for (i = 0; i < n; i++)
@@ -694,39 +693,7 @@ pm_release_reservations(void)
 
 /* ---- start ---- */
 
-/* The target was marked used, and its link does not hold it.  Flushed. */
-static void
-recover_target(AllocIntent *intent)
-{
-	uint64		offset = intent->target & PM_OFFSET_MASK;
-	int			e;
-	uint32		g;
-	uint32		slot;
-	uint64		word = segment_covering(offset, &e, &g);
-
-	if (SEGWORD_STATE(word) == SEGWORD_SEGMENT)
-	{
-		if (granule_offset(e, g) != offset)
-			return;
-		pm_store8(&pm_extent[e].words[g], 0);
-		segment_release(offset, SEGWORD_COUNT(word));
-	}
-	else if (SEGWORD_STATE(word) == SEGWORD_SLAB)
-	{
-		if (slab_slot_of(e, g, offset, &slot))
-			pm_store8(&((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot], 0);
-	}
-	else if (intent->size >= PM_GRANULE && segment_find(offset, &e, &g))
-	{
-		/* taken from the file system, never marked */
-		segment_punch(offset, (uint32) (intent->size / PM_GRANULE));
-	}
-}
-
-/*
- * The word that says the target is in use, or NULL if none says so: a power cut may have
- * left a link that was not settled, and not this.
- */
+/* The word that is not 0 if the target is in use; NULL if no segment or slab is there. */
 static uint64 *
 mark_of_target(const AllocIntent *intent)
 {
@@ -736,12 +703,35 @@ mark_of_target(const AllocIntent *intent)
 	uint32		slot;
 	uint64		word = segment_covering(offset, &e, &g);
 
-	if (SEGWORD_STATE(word) == SEGWORD_SEGMENT)
-		return granule_offset(e, g) == offset ? &pm_extent[e].words[g] : NULL;
-	if (SEGWORD_STATE(word) == SEGWORD_SLAB && slab_slot_of(e, g, offset, &slot) &&
-		slab_slot_owner(e, g, slot) != 0)
+	if (SEGWORD_STATE(word) == SEGWORD_SEGMENT && granule_offset(e, g) == offset)
+		return &pm_extent[e].words[g];
+	if (SEGWORD_STATE(word) == SEGWORD_SLAB && slab_slot_of(e, g, offset, &slot))
 		return &((SlabHeader *) (PoolBase + granule_offset(e, g)))->owner[slot];
 	return NULL;
+}
+
+/* The target may be marked used, and its link does not hold it.  Flushed. */
+static void
+recover_target(AllocIntent *intent)
+{
+	uint64		offset = intent->target & PM_OFFSET_MASK;
+	int			e;
+	uint32		g;
+	uint64		word = segment_covering(offset, &e, &g);
+	uint64	   *mark = mark_of_target(intent);
+
+	if (mark != NULL)
+	{
+		pm_store8(mark, 0);
+		if (SEGWORD_STATE(word) == SEGWORD_SEGMENT)
+			segment_release(offset, SEGWORD_COUNT(word));
+	}
+	else if (SEGWORD_STATE(word) != SEGWORD_SEGMENT && SEGWORD_STATE(word) != SEGWORD_SLAB &&
+			 intent->size >= PM_GRANULE && segment_find(offset, &e, &g))
+	{
+		/* taken from the file system, never marked */
+		segment_punch(offset, (uint32) (intent->size / PM_GRANULE));
+	}
 }
 
 /*
@@ -754,13 +744,15 @@ static void
 recover_intent(AllocIntent *intent)
 {
 	bool		linked = link_holds_target(intent);
-	uint64	   *mark = linked ? mark_of_target(intent) : NULL;
+	uint64	   *mark = mark_of_target(intent);
+	bool		marked = mark != NULL && *mark != 0;
 
-	if (linked && mark == NULL)
+	/* a power cut may have left a link that was not settled, and not the mark */
+	if (linked && !marked)
 		pm_store8(pm_deref(intent->link), PM_NULL); /* its transaction cannot have committed */
 	else if (link_is_readable(intent))
 		pm_flush(pm_deref(intent->link), intent->nlinks * sizeof(PMPtr));
-	if (mark != NULL)
+	if (linked && marked)
 		pm_flush(mark, sizeof(uint64));
 	else
 	{

@@ -412,14 +412,11 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 	}
 }
 
-/*
- * Was the store made by this subtransaction, so that its undo, or a crash, drops it?  Not
- * for a kept transaction, of which a crash undoes single statements.
- */
-static void
-note_storage(Relation rel, StoreDesc *store)
+/* (A statement of a kept transaction can be cut and undone alone.) */
+bool
+store_goes_with_subxact(Relation rel)
 {
-	store->local->new_storage = compat_is_new_storage(rel) && !txn_is_kept();
+	return compat_is_new_storage(rel) && !txn_is_kept();
 }
 
 /* Find a place for a row and fill it; begin is still EMPTY. */
@@ -430,7 +427,7 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 	struct StoreLocal *local = store->local;
 	int			misfit;
 
-	note_storage(rel, store);
+	store->local->new_storage = store_goes_with_subxact(rel);
 	if (unlikely(store_block_count(store->header) == 0))
 		tid_note_row(rel, store, values, isnull);
 	if (old != NULL && store->header->tid_fill != 0 && space_reserve_near(rel, store, old->row))
@@ -580,7 +577,7 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 {
 	Reservation *r = &store->local->main;
 	uint64		first = r->row;
-	RowRef		start;
+	RowRef		start = {.row = 0};
 	WaitingRows waiting = {.n = 0,.nrefs = 0};
 	int			i;
 
@@ -592,6 +589,8 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 		if (fill_fields(store, first + i, values[i], isnull[i], NULL, &waiting.row[waiting.n],
 						&waiting.nrefs) != FITS)
 			break;
+		if (i == 0)
+			start = waiting.row[0];
 		rows[i] = first + i;
 		/* values by reference: as many at a time as there are intents for */
 		if (++waiting.n == lengthof(waiting.row) || waiting.nrefs == 0 ||
@@ -599,7 +598,7 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 			begin_waiting(store, &waiting, begin);
 	}
 	begin_waiting(store, &waiting, begin);
-	if (i > 0 && store_locate(store, first, &start))
+	if (i > 0)
 		row_flush(plan_get(store, start.block->shape), start.block, start.index, i);
 	count_stamped(store, begin, WORD_EMPTY, i);
 	return i;
@@ -611,7 +610,7 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 {
 	int			done = 0;
 
-	note_storage(rel, store);
+	store->local->new_storage = store_goes_with_subxact(rel);
 	if (unlikely(store_block_count(store->header) == 0) && n > 0)
 		tid_note_row(rel, store, values[0], isnull[0]);
 	while (done < n)

@@ -22,7 +22,6 @@
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/tableam/callbacks.h"
-#include "sofort/txn/kept.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
 
@@ -43,13 +42,12 @@ tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
 /*
  * REFRESH MATERIALIZED VIEW and COPY FREEZE fill what this subtransaction has made: its
  * undo drops the store as a whole.  So no row needs undoing, and each may have the stamp
- * of a transaction that no snapshot is too old for.  (A statement of a kept transaction
- * can be cut and undone alone.)
+ * of a transaction that no snapshot is too old for.
  */
 static uint64
 begin_word(Relation rel, CommandId cid, int options)
 {
-	if ((options & TABLE_INSERT_FROZEN) && compat_is_new_storage(rel) && !txn_is_kept())
+	if ((options & TABLE_INSERT_FROZEN) && store_goes_with_subxact(rel))
 		return WORD_MAKE_STAMP(FrozenTransactionId);
 	return txn_progress_word(cid);
 }

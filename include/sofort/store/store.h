@@ -457,6 +457,12 @@ extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *
 /* ---- writing; the caller is inside txn_begin_write() ---- */
 
 /*
+ * Was the store made by this very subtransaction, so that its undo, or a crash, drops
+ * it as a whole?
+ */
+extern bool store_goes_with_subxact(Relation rel);
+
+/*
  * Insert one version with begin word "begin" (from txn_progress_word; or a stamp, if
  * this subtransaction has made the store: then it is not logged), flushed, and drained
  * if it must be durable on return.  values as given to a table AM: detoasts what must
@@ -465,7 +471,8 @@ extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
 						 uint64 begin, bool durable, RowRef *ref);
 
-/* The same for n rows with two drains in all.  values[i] of row i. */
+/* The same for n rows with two drains in all, and two for 16 values by reference.
+ * values[i] of row i. */
 extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *values,
 							  bool *const *isnull, int n, uint64 begin, uint64 *rows);
 
