@@ -418,5 +418,35 @@ is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where i
 	unlike(substr(slurp_file($node->logfile), $log), qr/terminated by signal/, 'no process crashed');
 	$node->safe_psql('postgres', 'CREATE INDEX many_t ON many (t)');
 }
+
+# ---- an insertion has lost the race of ON CONFLICT: VACUUM may give its row to others, who free its value, and that
+# to others again, when its transaction has ended for them and has not given up yet what it has reserved ----
+{
+	$node->safe_psql(
+		'postgres', q{
+		CREATE TABLE loser (id int PRIMARY KEY, t text) USING sofort;
+		INSERT INTO loser SELECT i, md5(i::text) || md5((i + 1)::text) FROM generate_series(1, 100) i});
+	my $session = session_on($node);
+	say_to($session, 'BEGIN');
+	$node->arm('pmem-linked', 'wait');
+	send_to($session, q{INSERT INTO loser VALUES (0, md5('a') || md5('b')) ON CONFLICT DO NOTHING});
+	ok($node->wait_at('pmem-linked'), 'an insertion is held');
+	transactions(q{INSERT INTO loser VALUES (0, md5('c') || md5('d'))});
+	$node->disarm('pmem-linked');
+	is(answer($session), '', 'it has lost');
+	transactions(('SELECT pg_current_xact_id()') x 3, 'VACUUM loser', ('SELECT pg_current_xact_id()') x 3);
+	$node->arm('pmem-releasing', 'wait');
+	send_to($session, 'ROLLBACK');
+	ok($node->wait_at('pmem-releasing'), 'its transaction is being rolled back');
+	transactions(('SELECT pg_current_xact_id()') x 3,
+		map { "INSERT INTO loser SELECT i, md5(i::text) || md5((i + 1)::text) FROM generate_series(1000 + 10 * $_, 1009 + 10 * $_) i" } 1 .. 100);
+	$node->disarm('pmem-releasing');
+	is(answer($session), '', 'it has ended');
+	transactions(map { "INSERT INTO loser VALUES (5000 + $_, md5('x$_') || md5('y$_'))" } 1 .. 50);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM loser WHERE id BETWEEN 1010 AND 2009 AND t <> md5(id::text) || md5((id + 1)::text)'), 0, 'the values of others are there');
+	is($node->verify_problems, '', 'verify');
+	$session->{in} .= "\\q\n";
+	IPC::Run::finish($session->{run});
+}
 $node->stop;
 done_testing();

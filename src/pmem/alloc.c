@@ -26,6 +26,9 @@ static uint32 open_intents = 0;
 
 /* Of these: its link was stored by pm_link_batch(), and waits for pm_settle(). */
 static uint32 linked_intents = 0;
+
+/* pm_settle() has forgotten some, perhaps not durably. */
+static bool settled_since_drain = false;
 static bool callbacks_registered = false;
 
 StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 32, "open_intents has 32 bits");
@@ -366,7 +369,8 @@ pm_link_batch(const PmReservation *r, const PmRequest *request, int n)
 
 /*
  * What pm_link_batch() has linked is durable; its intents are forgotten, flushed and
- * not drained: the caller drains before anybody else can free what they name.
+ * not drained: the caller drains before anybody else can free what they name, or ends
+ * in an ERROR, after which pm_release_reservations() does.
  */
 void
 pm_settle(void)
@@ -383,6 +387,7 @@ pm_settle(void)
 			pm_store8(&mine->intent[i].target, PM_NULL);
 	open_intents &= ~linked_intents;
 	linked_intents = 0;
+	settled_since_drain = true;
 }
 
 void
@@ -665,11 +670,13 @@ pm_release_reservations(void)
 	AllocIntent *unlinked[PM_INTENTS_PER_BACKEND];
 	int			n = 0;
 
-	if (open_intents == 0 || pool_status() != POOL_READY)
+	if ((open_intents == 0 && !settled_since_drain) || pool_status() != POOL_READY)
 		return;
 	HOLD_INTERRUPTS();
+	SOFORT_STOP("pmem-releasing");
 	mine = my_intents(false);
 	pm_drain();					/* links, before the intents that name them go */
+	settled_since_drain = false;
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 	{
 		AllocIntent *intent = &mine->intent[i];
@@ -685,7 +692,8 @@ pm_release_reservations(void)
 			clear_other_links(pm_deref(intent->link), intent->nlinks, intent->target, intent->size);
 		unlinked[n++] = intent;
 	}
-	pm_drain();
+	if (open_intents != 0)
+		pm_drain();
 	free_targets(unlinked, n);
 	open_intents = linked_intents = 0;
 	RESUME_INTERRUPTS();
@@ -779,6 +787,7 @@ alloc_startup(void)
 	int			i;
 
 	open_intents = linked_intents = 0;
+	settled_since_drain = false;
 	for (s = 0; s < nsets; s++)
 	{
 		AllocIntents *set = pm_vector_get(&PoolSuper->intents, s);

@@ -402,7 +402,8 @@ choose_slots(SlabTake *take, int n, StoreId set_owner, int flags)
 
 /*
  * Take n slots: their intents, if they have any, are durable before the owner words are
- * stored (flushed, not drained).  All or none: 0, an errno or PM_FULL_.
+ * stored (flushed, not drained).  So is the 0 that is there, else a start might take the
+ * word of an owner that is gone for the new one's.  All or none: 0, an errno or PM_FULL_.
  */
 int
 slab_take(SlabTake *take, int n, StoreId owner, bool shared, int flags)
@@ -437,6 +438,7 @@ slab_take(SlabTake *take, int n, StoreId owner, bool shared, int flags)
 		intent->nlinks = take[i].nlinks;
 		intent->size = slab->slot_size;
 		pm_store8(&intent->target, take[i].target);
+		pm_flush(&slab->owner[take[i].slot], sizeof(uint64));
 	}
 	if (take[0].intent != NULL)
 		pm_drain();
@@ -596,7 +598,7 @@ owner_has_slots(int extent, uint32 granule, uint64 word, StoreId owner)
 
 /*
  * Free the slots of one owner in a shared slab: flushed, not drained.  A slot may
- * be taken at once: its new owner overwrites the very word, and drains that.
+ * be taken at once: who does drains its word with the intent.
  * again: nor are those durably free that a killed process has freed.
  */
 void

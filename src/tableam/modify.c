@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "sofort/compat/relcache.h"
+#include "sofort/pmem/alloc.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/tableam/callbacks.h"
@@ -110,6 +111,9 @@ tableam_tuple_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 to
 
 		if (!tableam_locate(store, &slot->tts_tid, &ref))
 			elog(ERROR, "speculatively inserted row has vanished");
+		/* VACUUM may give it to others before this transaction has ended here */
+		pm_settle();
+		pm_drain();
 		begin = word_read(&ref.words->begin);
 		if (!txn_word_is_mine(begin) || !word_cas(&ref.words->begin, begin, WORD_ABORTED))
 			elog(ERROR, "speculatively inserted row is not ours");

@@ -39,6 +39,7 @@ typedef struct Model
 	StoreId		made;			/* by a transaction that has not committed */
 	uint64		commit;			/* what the word of the last transaction holds */
 	uint64		rows;			/* links below 64 that it has stored, as bits */
+	uint64		gone;			/* those that lay in a store that goes */
 	uint64		stamp;
 } Model;
 
@@ -47,6 +48,7 @@ static Model model;				/* after all that is finished */
 static Model after;				/* if what is under way had been finished, too */
 static Size pool_own = 0;		/* bytes of the pool itself */
 static bool crowded = false;	/* few links, few slots: what is freed is soon taken again */
+static Size shared_size = 0;	/* if not 0, all is of this size and in shared slabs */
 
 /* ---- links and contents ---- */
 
@@ -157,7 +159,8 @@ check_link(int i)
 	Found	   *a;
 
 	if (!link_is(&model, i))
-		unit_fail("link %d is " UINT64_FORMAT ", not what was stored, %s (%s)", i, p, l->used ? "a reference" : "none", medium_stopped_at());
+		unit_fail("link %d is " UINT64_FORMAT ", not what was stored, %s (%s: %s)", i, p,
+				  l->used ? "a reference" : "none", last_operation, medium_stopped_at());
 	for (int k = 1; i >= GROUPS && k < GROUP; k++)
 	{
 		PMPtr		other = *link_at(i + k);
@@ -228,43 +231,53 @@ undo_rows(void)
 	after.rows = 0;
 }
 
-/* What they lie in goes away, and what they have.  (To be repeated until it is drained.) */
+/*
+ * What rows of the owner lie in goes away, and what they have.  (To be repeated until
+ * it is drained.)
+ */
 static void
-forget_rows(void)
+forget_rows(StoreId owner)
 {
 	for (int i = 0; i < 64; i++)
 	{
-		if ((after.rows & (UINT64CONST(1) << i)) == 0)
+		uint64		bit = UINT64CONST(1) << i;
+
+		if ((after.rows & bit) != 0 && after.link[i].owner == owner)
+		{
+			after.rows &= ~bit;
+			after.gone |= bit;
+		}
+		if ((after.gone & bit) == 0)
 			continue;
 		pm_store8(link_at(i), PM_NULL);
 		after.link[i] = model.link[i];
 	}
 }
 
-/* The store of a transaction that has not committed goes, as its write set says. */
+/* The store of a transaction that has not committed went, as its write set says. */
 static void
 forget_made(void)
 {
-	forget_rows();
-	pm_free_owner(after.made, true);
 	pm_drain();
 	after.made = 0;
-	after.rows = 0;
-	after.commit = model.commit;
+	after.gone = 0;
 }
 
 /* After a crash each link is what it was before, or what it was to be. */
 static void
 adopt_outcome(void)
 {
+	shared_size = 0;
 	/* (a start drains what has committed before anything is done about it) */
 	pm_persist(commit_word(), sizeof(uint64));
 	if (*commit_word() == after.commit)
 		model.commit = after.commit;
 	else if (after.made != 0)
+	{
+		forget_rows(after.made);
+		pm_free_owner(after.made, true);
 		forget_made();
-	else if (after.dropping == 0)
-		undo_rows();
+	}
 	after.made = 0;
 	if (after.dropping != 0)
 	{
@@ -273,15 +286,17 @@ adopt_outcome(void)
 			for (int k = 0; model.link[i].used && model.link[i].owner == after.dropping &&
 				 k < (i < GROUPS ? 1 : GROUP); k++)
 				pm_store8(link_at(i + k), PM_NULL);
-		forget_rows();
+		forget_rows(after.dropping);
 		pm_free_owner(after.dropping, true);
 		pm_drain();
-		after.rows = 0;
+		after.gone = 0;
 		for (int i = 0; i < LINKS; i++)
 			if (model.link[i].owner == after.dropping)
 				model.link[i].used = false;
 		after.dropping = 0;
 	}
+	if (*commit_word() != after.commit)
+		undo_rows();
 	for (int i = 0; i < LINKS; i += i < GROUPS ? 1 : GROUP)
 	{
 		if (!link_is(&model, i))
@@ -306,6 +321,8 @@ random_size(void)
 
 	Size		size = border[random_below(lengthof(border))];
 
+	if (shared_size != 0)
+		return shared_size;
 	if (crowded)
 		return border[lengthof(border) - 1 - random_below(5)];
 	switch (random_below(4))
@@ -332,7 +349,8 @@ random_link(bool used)
 		const ModelLink *l = &after.link[(from + i) % n];
 
 		/* not one that this operation gives up */
-		if (l->used == used && (used || !model.link[(from + i) % n].used))
+		if (l->used == used && (used || !model.link[(from + i) % n].used) &&
+			((from + i) % n >= 64 || (after.gone & (UINT64CONST(1) << (from + i) % n)) == 0))
 			return (from + i) % n;
 	}
 	return -1;
@@ -372,7 +390,7 @@ random_flags(void)
 	static const int flags[] = {0, PM_RESERVE_SHARED_SLAB, PM_RESERVE_ZERO,
 	PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO};
 
-	return flags[random_below(lengthof(flags))];
+	return shared_size != 0 ? PM_RESERVE_SHARED_SLAB : flags[random_below(lengthof(flags))];
 }
 
 static void
@@ -486,6 +504,47 @@ op_rows(void)
 	pm_drain_to_publish();
 	pm_publish8(commit_word(), after.commit);
 	after.rows = 0;
+}
+
+/*
+ * Rows are stored, then more is asked for than there are intents, and refused; the abort
+ * has nothing to give back. Another process frees what the rows have, and takes it.
+ */
+static void
+op_failed_rows(void)
+{
+	StoreId		owner = after.owner[random_below(OWNERS)];
+	PmRequest	request[PM_INTENTS_PER_BACKEND];
+	PmReservation r[PM_INTENTS_PER_BACKEND];
+	int			link;
+
+	after.rows = 0;
+	after.commit = ++after.stamp;
+	link_rows(owner, 0, &link);
+	for (int k = 0; k < PM_INTENTS_PER_BACKEND; k++)
+		request[k] = (PmRequest) {.size = (Size) (PM_MAX_GRANULES + 1) * PM_GRANULE,
+			.link = link_at(LINKS),.nlinks = 1};
+	check(pm_try_reserve_batch(r, request, lengthof(r), owner, 0) == PM_FULL_POOL);
+	pm_release_reservations();
+	server_become(1);
+	undo_rows();
+	for (int k = 0; k < 2 * BATCH; k++)
+		op_publish();
+	server_become(0);
+	after.commit = model.commit;
+}
+
+/* Another process stores rows in what became free, before this one has drained. */
+static void
+take_rows(void)
+{
+	int			link;
+
+	server_become(1);
+	link_rows(after.owner[random_below(OWNERS)], 0, &link);
+	pm_release_reservations();
+	undo_rows();
+	server_become(0);
 }
 
 static void
@@ -623,26 +682,26 @@ op_drop(void)
 		for (int k = i < GROUPS ? 0 : GROUP - 1; k >= 0; k--)
 			pm_store8(link_at(i + k), PM_NULL);
 	}
-	forget_rows();
+	forget_rows(after.dropping);
 	pm_free_owner(after.dropping, false);
-	/* another process takes what became free, before this one has drained */
-	server_become(1);
-	op_publish();
-	server_become(0);
+	if (random_below(2))
+		take_rows();
+	else
+	{
+		server_become(1);
+		op_publish();
+		server_become(0);
+	}
 	pm_drain();
 	after.commit = model.commit;
-	after.rows = 0;
+	after.gone = 0;
 	after.dropping = 0;
 }
 
-/*
- * A store is made and filled by a transaction, without intents; it takes the place of
- * another one, which goes at the commit. Else it goes itself.
- */
+/* A store is made and filled by a transaction, without intents. */
 static void
-op_new_store(void)
+make_store(void)
 {
-	int			o = (int) random_below(OWNERS);
 	int			link;
 
 	after.made = pool_next_store_id();
@@ -655,9 +714,35 @@ op_new_store(void)
 	server_become(1);
 	op_publish();
 	server_become(0);
+}
+
+/* What is taken of it at once has its marks on the medium. */
+static void
+op_store_undone(void)
+{
+	shared_size = random_below(2) ? 16320 : 21760;
+	make_store();
+	pm_drain();
+	forget_rows(after.made);
+	pm_free_owner(after.made, false);
+	take_rows();
+	forget_made();
+	after.commit = model.commit;
+}
+
+/* It takes the place of another one, which goes at the commit. Else it goes itself. */
+static void
+op_new_store(void)
+{
+	int			o = (int) random_below(OWNERS);
+
+	make_store();
 	if (random_below(3) == 0)
 	{
+		forget_rows(after.made);
+		pm_free_owner(after.made, true);
 		forget_made();
+		after.commit = model.commit;
 		return;
 	}
 	pm_settle();
@@ -679,6 +764,7 @@ static const struct
 	{"publish", op_publish, 8},
 	{"batch", op_batch, 3},
 	{"rows", op_rows, 6},
+	{"failed rows", op_failed_rows, 3},
 	{"group", op_group, 3},
 	{"free", op_free, 8},
 	{"free batch", op_free_batch, 2},
@@ -686,6 +772,7 @@ static const struct
 	{"cancel", op_cancel, 3},
 	{"error", op_error, 4},
 	{"new store", op_new_store, 3},
+	{"store undone", op_store_undone, 2},
 	{"drop", op_drop, 2}
 };
 
@@ -714,6 +801,7 @@ run_until(Operation op, uint64 nth)
 		if (operations[i].run == op)
 			last_operation = operations[i].name;
 	after = model;
+	shared_size = 0;
 	if (!medium_run_until(op, nth))
 		return false;
 	model = after;
@@ -742,6 +830,7 @@ begin(void **state)
 	find_allocations();
 	pool_own = found_pool_own;
 	seed_random(unit_seed());
+	crowded = false;
 	return 0;
 }
 
@@ -790,6 +879,7 @@ test_each_event(void **state)
 	medium_begin();
 	for (int round = 0; round < 12; round++)
 	{
+		crowded = round % 2 == 1;
 		for (int k = 0; k < 25; k++)
 			assert_true(run_until(random_operation(), 0));
 		for (int o = 0; o < (int) lengthof(operations); o++)
@@ -806,6 +896,28 @@ test_each_event(void **state)
 	}
 	print_message("%d cuts\n", (int) cuts);
 	assert_true(cuts > 500);
+}
+
+/*
+ * A link and the mark of what it leads to, each on the medium or not, where that has
+ * the mark of an owner that is gone.
+ */
+static void
+marks_workout(void)
+{
+	for (int round = 0; round < 40; round++)
+		for (uint64 nth = 1; !run_until(op_store_undone, nth); nth++)
+		{
+			medium_cut(SURVIVES_SOMETHING);
+			recover();
+		}
+}
+
+static void
+test_marks_of_the_gone(void **state)
+{
+	medium_begin();
+	marks_workout();
 }
 
 /* Power fails again while the pool recovers: at each event of that, in turn. */
@@ -846,6 +958,7 @@ test_kill_then_cut(void **state)
 	medium_begin();
 	for (int round = 0; round < 150; round++)
 	{
+		crowded = round % 2 == 1;
 		for (int k = 0; k < 3; k++)
 			assert_true(run_until(random_operation(), 0));
 		if (!run_until(random_operation(), 1 + random_below(12)))
@@ -984,6 +1097,12 @@ test_lost_group_calls(void **state)
 {
 	medium_lose_calls("pmem/alloc.c:pm_publish_many:drain:2,pmem/alloc.c:pm_publish_many:flush:1",
 					  begin, group_workout);
+}
+
+static void
+test_lost_marks(void **state)
+{
+	medium_lose_calls("pmem/slab.c:slab_take:flush:2", begin, marks_workout);
 }
 
 static void
@@ -1447,9 +1566,11 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_model_without_cuts, begin, end),
 		cmocka_unit_test_setup_teardown(test_each_event, begin, end),
+		cmocka_unit_test_setup_teardown(test_marks_of_the_gone, begin, end),
 		cmocka_unit_test_setup_teardown(test_cuts_of_recovery, begin, end),
 		cmocka_unit_test_setup_teardown(test_kill_then_cut, begin, end),
 		cmocka_unit_test(test_lost_group_calls),
+		cmocka_unit_test(test_lost_marks),
 		cmocka_unit_test(test_lost_recovery_calls),
 		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test_setup_teardown(test_slab_borders, begin, end),

@@ -507,5 +507,34 @@ VACUUM q;
 INSERT INTO stale SELECT 10 + i, i FROM generate_series(1, 16) i;
 -- step stale: and of the third
 INSERT INTO stale SELECT 30 + i, i FROM generate_series(1, 16) i;
+-- step loser
+CREATE TABLE loser (id int PRIMARY KEY, t text) USING sofort;
+-- step loser: rows
+INSERT INTO loser SELECT i, string_agg(md5((100 * i + k)::text), '') FROM generate_series(1, 20) i, generate_series(1, 62) k GROUP BY i;
+-- step loser: held between the look for a key and the insertion @8 (held at pmem-linked)
+BEGIN;
+INSERT INTO loser VALUES (0, repeat('lost', 496)) ON CONFLICT DO NOTHING;
+-- step loser: another has the key @9
+INSERT INTO loser VALUES (0, repeat('won ', 496));
+-- step loser: it has lost @8 (goes on)
+SELECT 1;
+-- step loser: time goes by
+INSERT INTO q VALUES (464, 1, 'others');
+-- step loser: its row is freed @9
+VACUUM loser;
+-- step loser: and more @10
+INSERT INTO q VALUES (465, 1, 'others');
+-- step loser: it has ended for others @8 (held at pmem-releasing)
+ROLLBACK;
+-- step loser: and more, too @10
+INSERT INTO q VALUES (466, 1, 'others');
+-- step loser: so that it is usable @9
+VACUUM q;
+-- step loser: its place is used, and what it had @9
+INSERT INTO loser SELECT i, string_agg(md5((100 * i + k)::text), '') FROM generate_series(101, 145) i, generate_series(1, 62) k GROUP BY i;
+-- step loser: others
+INSERT INTO q VALUES (467, 1, 'others');
+-- step loser: it ends @8 (goes on)
+SELECT 1;
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
