@@ -449,4 +449,35 @@ is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where i
 	IPC::Run::finish($session->{run});
 }
 $node->stop;
+
+# ---- the directory of transactions has grown, which is not durable yet: who has a place in it for the first time
+# waits for that, else a power cut could take the place of what he has committed ----
+{
+	my $young = SofortNode->new('young');
+	$young->init(conf => [ 'autovacuum = off', 'sofort.recovery_workers = 0' ]);
+	$young->start;
+	# places are given out from the last to the first; from PostgreSQL 16 on the other way round
+	my %session;
+	foreach my $name ($young->pg_version >= 16 ? ('low', 'middle', 'high') : ('high', 'middle', 'low'))
+	{
+		$session{$name} = session_on($young);
+		is(say_to($session{$name}, 'SELECT 1'), "1\n", "session $name");
+	}
+	is(say_to($session{low}, 'CREATE TABLE y (id int) USING sofort; INSERT INTO y VALUES (1)'), '', 'the pool has transactions');
+	chomp(my $pid = say_to($session{middle}, 'SELECT pg_backend_pid()'));
+	$young->arm('pmem-vector-published', 'wait');
+	send_to($session{high}, 'INSERT INTO y VALUES (2)');
+	ok($young->wait_at('pmem-vector-published'), 'their directory grows');
+	send_to($session{middle}, 'INSERT INTO y VALUES (3)');
+	ok($young->wait_until("SELECT wait_event_type = 'LWLock' FROM pg_stat_activity WHERE pid = $pid"), 'another transaction waits for that');
+	$young->disarm('pmem-vector-published');
+	is(answer($session{$_}), '', "session $_ goes on") foreach ('high', 'middle');
+	is($young->safe_psql('postgres', 'SELECT count(*) FROM y'), 3, 'rows');
+	foreach my $s (values %session)
+	{
+		$s->{in} .= "\\q\n";
+		IPC::Run::finish($s->{run});
+	}
+	$young->stop;
+}
 done_testing();

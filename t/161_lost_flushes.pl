@@ -45,6 +45,7 @@ my @moments = (
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
 	[ 'flushes', 'reused: is freed', 'reused: others', 'store/vacuum.c:dissolve_chain:flush:1' ],
 	[ 'flushes', 'loser: its place', 'loser: others', 'tableam/modify.c:tableam_tuple_complete_speculative:drain:1' ],
+	[ 'flushes', 'vector: another', 'vector: others', 'store/block.c:block_ensure_links:flush:1' ],
 	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],
 	[ 'corners', 'prepared with locks', 'commit prepared with', 'txn/write_set.c:txn_store_carried_lock:flush:1' ],
@@ -104,9 +105,9 @@ my @recoveries = (
 	[ 'lives', 'kept: rolled back', 'txn/kept.c:kept_close_record:flush:1', 'leaves', 'others',
 		'txn/keeper.c:flush_records:flush:2' ],
 	[ 'lives', 'kept: a statement', 'txn/rowlock.c:try_claim:flush:1', 'leaves', 'resumed',
-		'txn/recover.c:resolve_slots:drain:1' ],
+		'txn/recover.c:end_resolving:drain:1' ],
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'truncated',
-		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:resolve_slots:drain:1' ],
+		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:end_resolving:drain:1' ],
 	[ 'flushes', 'undone links: several', 'store/chain.c:store_link:flush:1', 'torn', '' ],
 	[ 'flushes', 'reused: is freed', 'store/vacuum.c:dissolve_chain:flush:1', '', 'reused',
 		'store/space.c:flush_left_empty:flush:1', 'store/space.c:flush_left_empty:drain:1' ],
@@ -120,6 +121,8 @@ my @recoveries = (
 # several ways
 my @cuts = (
 	[ 'flushes', 'stale: and of the third', 'stale: and of the third' ],
+	[ 'flushes', 'loser: and more, too', 'loser: others' ],
+	[ 'flushes', 'vector: another', 'vector: others' ],
 );
 
 my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';

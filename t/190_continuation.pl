@@ -254,6 +254,20 @@ $writer->finish;
 is($written, "8\n", 'and goes on when it is aborted') or diag($complaint);
 is(outcome($token), 'aborted', 'aborted');
 
+# an outcome is told when a power cut cannot change it any more
+$token = waiting(4);
+$node->arm('kept-closing', 'wait');
+my @psql = ('psql', '-XAtq', '-d', $node->connstr('postgres'), '-c');
+my ($aborted, $told) = ('', '');
+my $aborting = IPC::Run::start([ @psql, "SELECT sofort.abort_transaction('$token')" ], '<', \undef, '>', \$aborted, '2>', \$complaint);
+ok($node->wait_at('kept-closing'), 'it is being aborted');
+my $asking = IPC::Run::start([ @psql, "SELECT sofort.transaction_outcome('$token')" ], '<', \undef, '>', \$told, '2>', \$complaint);
+ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT sofort.transaction_outcome%' AND wait_event_type = 'LWLock'}), 'who asks waits');
+is($told, '', 'and is told nothing');
+$node->disarm('kept-closing');
+$_->finish foreach ($aborting, $asking);
+is($told, "aborted\n", 'until it is durable') or diag($complaint);
+
 # ---- expiry, also killed in it ----
 foreach my $point ('kept-closed', 'kept-undone', 'kept-released', '')
 {

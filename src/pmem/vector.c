@@ -9,6 +9,7 @@
 
 #include "pm_internal.h"
 #include "port/pg_bitutils.h"
+#include "sofort/pmem/fault.h"
 
 /* Not flushed: that is done with the structure that the vector is a part of. */
 void
@@ -78,7 +79,9 @@ void
 pm_vector_publish(PmVector *v, uint64 n)
 {
 	Assert(n <= PG_UINT32_MAX);
-	pm_store8_persist(&v->length, PM_SEAL(n));
+	pm_store8(&v->length, PM_SEAL(n));
+	SOFORT_STOP("pmem-vector-published");
+	pm_drain();
 }
 
 /*

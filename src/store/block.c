@@ -560,7 +560,8 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 
 /*
  * The link (or successor) vector of a block, made at its first use.  Readers
- * see no vector, or a zeroed one: both read as "no link".
+ * see no vector, or a zeroed one: both read as "no link".  Who finds one that its
+ * maker has not drained yet drains the reference himself, with what he stores there.
  */
 uint64 *
 block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors)
@@ -576,10 +577,19 @@ block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors)
 
 			pm_reserve(&r, store->id, block->capacity * sizeof(uint64), link, 1,
 					   store_slab_flags(store->header) | PM_RESERVE_ZERO);
+			pg_atomic_write_u32(&store->shared->making_links, 1);
+			pg_memory_barrier();	/* before the reference can be seen */
 			pm_publish(&r);
+			pg_atomic_write_u32(&store->shared->making_links, 0);
 			SOFORT_STOP("store-links-made");
 		}
 		LWLockRelease(structure_lock(store->id));
+	}
+	else
+	{
+		pg_read_barrier();
+		if (unlikely(pg_atomic_read_u32(&store->shared->making_links) != 0))
+			pm_flush(link, sizeof(PMPtr));
 	}
 	return pm_deref(word_read(link));
 }

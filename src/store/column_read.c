@@ -268,13 +268,13 @@ store_chains_differ(StoreDesc *store)
 	return (store_flags(store->header) & STORE_CHAINS_DIFFER) != 0;
 }
 
+/* Durable, also if it was another one who has set it: he drains before he releases the lock. */
 void
 store_set_chains_differ(StoreDesc *store)
 {
-	if (store_chains_differ(store))
-		return;
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
-	store_set_flags(store->header, store_flags(store->header) | STORE_CHAINS_DIFFER);
+	if (!store_chains_differ(store))
+		store_set_flags(store->header, store_flags(store->header) | STORE_CHAINS_DIFFER);
 	LWLockRelease(structure_lock(store->id));
 }
 

@@ -506,6 +506,7 @@ registry_attach(StoreNode *node)
 											   pg_atomic_read_u32(&shared->current_shape)));
 		pg_atomic_init_u32(&shared->nfree, 0);
 		pg_atomic_init_u32(&shared->nmarking, 0);
+		pg_atomic_init_u32(&shared->making_links, 0);
 		pg_atomic_init_u64(&shared->live, 0);
 		pg_atomic_init_u64(&shared->dead, 0);
 		pg_atomic_init_u64(&shared->settled, 0);
@@ -634,12 +635,13 @@ registry_drop(StoreId id)
 		LWLockRelease(registry_lock());
 		return;
 	}
+	/* before another one can be made in its place, which would be the second */
+	set_state(node->header, STORE_DROPPING);
 	remove_node(node);
 	pg_atomic_fetch_add_u64(&Registry->version, 1);
 	LWLockRelease(registry_lock());
 
 	slot = pm_vector_get(&PoolSuper->stores, node->slot);
-	set_state(node->header, STORE_DROPPING);
 	SOFORT_STOP("store-drop-begun");
 	finish_drop(node->header, slot, !node->this_life && node->header->nblocks == PM_SEAL(0) &&
 				(store_flags(node->header) & STORE_TREE) == 0);

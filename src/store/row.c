@@ -639,8 +639,9 @@ store_make_root_durable(StoreDesc *store, uint64 row)
 {
 	RowRef		ref;
 
+	/* (it may have been rolled back since, by somebody who has not drained that) */
 	if (store_locate(store, row, &ref) &&
-		WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_PROGRESS)
+		WORD_TAG(word_read(&ref.words->begin)) != WORD_TAG_STAMP)
 		pm_flush(ref.words, sizeof(RowWords));
 }
 

@@ -39,6 +39,7 @@ typedef struct BuildState
 	uint64		horizon;
 	bool		anyvisible;
 	bool		unique;			/* uniqueness or exclusion is checked */
+	bool		differ;			/* store_set_chains_differ() was called */
 	Oid			sofort_index_am;
 
 	EState	   *estate;
@@ -103,13 +104,16 @@ note_difference(BuildState *build, uint64 root, const RowRef *version)
 	int			atts[INDEX_MAX_KEYS];
 	int			n = 0;
 
-	if (store_chains_differ(build->store) || build->info->ii_Am != build->sofort_index_am)
+	if (build->differ || build->info->ii_Am != build->sofort_index_am)
 		return;
 	for (int i = 0; i < build->info->ii_NumIndexAttrs; i++)
 		if (build->info->ii_IndexAttrNumbers[i] > 0)
 			atts[n++] = build->info->ii_IndexAttrNumbers[i] - 1;
-	if (store_root_differs(build->store, root, version, atts, n))
-		store_set_chains_differ(build->store);
+	if (!store_chains_differ(build->store) &&
+		!store_root_differs(build->store, root, version, atts, n))
+		return;
+	store_set_chains_differ(build->store);
+	build->differ = true;
 }
 
 static void

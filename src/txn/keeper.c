@@ -538,6 +538,12 @@ txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
 
 		if (KEPT_STATE(state) == KEPT_FREE || memcmp(r->token_hash, hash, sizeof(r->token_hash)) != 0)
 			continue;
+		if (KEPT_STATE(state) != KEPT_OPEN)
+		{
+			/* who has closed it drains that before he releases the lock */
+			LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_SHARED);
+			LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+		}
 		info->record = n;
 		info->db_oid = r->db_oid;
 		info->role = r->role;

@@ -166,8 +166,12 @@ txn_test_limit_records(uint64 n)
 void
 kept_close(const TxnKept *k, KeptState outcome)
 {
-	if (k->stage != KEEP_ASKED)
-		kept_close_record(kept_record(k), outcome);
+	if (k->stage == KEEP_ASKED)
+		return;
+	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);	/* see txn_kept_find() */
+	kept_close_record(kept_record(k), outcome);
+	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
+	SOFORT_STOP("kept-closed");
 }
 
 void
@@ -176,9 +180,10 @@ kept_close_record(KeptRecord *r, KeptState outcome)
 	if (KEPT_STATE(r->state) != KEPT_OPEN)
 		return;					/* an error before it was opened */
 	*(volatile int64 *) &r->ended = GetCurrentTimestamp();
-	pm_store8_persist(&r->state, KEPT_MAKE_STATE(outcome, KEPT_SLOT(r->state),
-												 KEPT_GENERATION(r->state)));
-	SOFORT_STOP("kept-closed");
+	pm_store8(&r->state, KEPT_MAKE_STATE(outcome, KEPT_SLOT(r->state),
+										 KEPT_GENERATION(r->state)));
+	SOFORT_STOP("kept-closing");
+	pm_drain();
 }
 
 /* The locks that others gave to it: last chunk first, so that the chain is whole

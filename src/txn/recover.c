@@ -242,6 +242,7 @@ startup_shmem(void)
 	TxnShmem->nprepared = (uint32) max_prepared_xacts;
 	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, (TXN_MAX_SLOTS - 2 * max_prepared_xacts) / MaxBackends));
 	TxnShmem->nkept = (uint32) MaxBackends;
+	pg_atomic_init_u32(&TxnShmem->ntcbs, 0);
 	pg_atomic_init_u32(&TxnShmem->kept, 0);
 	pg_atomic_init_u32(&TxnShmem->kept_waiting, 0);
 	pg_atomic_init_u32(&TxnShmem->kept_locks, 0);
@@ -306,6 +307,7 @@ txn_startup(void)
 	TxnShmem->old_mark = PoolSuper->hw_xid;
 	TxnShmem->leftovers = true; /* at least the checks are due */
 	persist_tcbs();
+	pg_atomic_write_u32(&TxnShmem->ntcbs, (uint32) pm_vector_count(&PoolSuper->tcbs));
 	txn_recovering = true;
 	if (check_tcbs() && kept_startup() && prepared_startup())
 		settle_slots();
@@ -447,6 +449,14 @@ resolve_slot(Tcb *tcb, uint32 slot)
 	tcb_free_overflow(tcb);
 }
 
+/* Also after an error: what is done nobody does again. */
+static void
+end_resolving(void)
+{
+	txn_recovering = false;
+	pm_drain();					/* before the commit log may be truncated */
+}
+
 static void
 resolve_slots(void)
 {
@@ -456,12 +466,13 @@ resolve_slots(void)
 		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
-		txn_recovering = false;
+		end_resolving();
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	pm_drain();					/* before the commit log may be truncated */
+	end_resolving();
 }
 
 void

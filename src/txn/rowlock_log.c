@@ -12,6 +12,20 @@
 
 #include "txn_internal.h"
 
+/*
+ * The first entry of a TCB is durable before others: a start would take these for the
+ * next transaction's, if their generation is not in the TCB's first line.
+ */
+static void
+append_range(const TxnEntry *range)
+{
+	if (range->kind == TXN_ENTRY_NONE)
+		return;
+	txn_append_entry(range->store, range->kind, range->row, range->count);
+	if (My.nentries == 1)
+		txn_drain();
+}
+
 /* Neighbours with the same lock are one entry. */
 static void
 log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
@@ -24,8 +38,7 @@ log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
 		range->count++;
 		return;
 	}
-	if (range->kind != TXN_ENTRY_NONE)
-		txn_append_entry(range->store, range->kind, range->row, range->count);
+	append_range(range);
 	range->store = store;
 	range->kind = kind;
 	range->row = row;
@@ -64,8 +77,7 @@ log_locks(int64 from, RowLock *(*collect) (TxnBackend *b, int64 *n))
 	}
 	if (entries != NULL)
 		pfree(entries);
-	if (range.kind != TXN_ENTRY_NONE)
-		txn_append_entry(range.store, range.kind, range.row, range.count);
+	append_range(&range);
 }
 
 void

@@ -523,7 +523,7 @@ txn_begin_write(void)
 bool
 txn_is_writing(void)
 {
-	return My.have_slot;
+	return My.have_slot && My.nentries > 0;
 }
 
 uint64
@@ -546,14 +546,17 @@ txn_progress_word(CommandId cid)
  * ------------------------------------------------------------------------
  */
 
-/* Address of the TCB of a slot; makes room in the vector. */
+/*
+ * Address of the TCB of a slot; makes room in the vector.  Its length can be seen
+ * before it is durable, and counts the slots of others, too: ntcbs follows it.
+ */
 Tcb *
 txn_tcb_of_slot(uint32 slot)
 {
 	PmVector   *tcbs = &PoolSuper->tcbs;
 	uint64		last = slot | (TXN_RING - 1);
 
-	if (slot >= pm_vector_count(tcbs))
+	if (slot >= pg_atomic_read_u32(&TxnShmem->ntcbs))
 	{
 		LWLockAcquire(txn_lwlock(TXN_LWLOCK_GROW), LW_EXCLUSIVE);
 		if (slot >= pm_vector_count(tcbs))
@@ -561,6 +564,7 @@ txn_tcb_of_slot(uint32 slot)
 			pm_vector_reserve(tcbs, last, PM_OWNER_TXN, 0);
 			pm_vector_publish(tcbs, last + 1);
 		}
+		pg_atomic_write_u32(&TxnShmem->ntcbs, (uint32) pm_vector_count(tcbs));
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_GROW));
 	}
 	return (Tcb *) pm_vector_get(tcbs, slot);

@@ -219,6 +219,8 @@ typedef struct TxnShared
 	uint32		ring;			/* slots per backend */
 	uint32		nprepared;		/* max_prepared_transactions */
 	uint32		nslots;			/* slots that have a mirror */
+	pg_atomic_uint32 ntcbs;		/* TCBs that the pool has, durably: written under
+								 * TXN_LWLOCK_GROW */
 	pg_atomic_uint32 prepared;	/* entries of TxnPrepared in use */
 	pg_atomic_uint32 finishing; /* some may be finished and not resolved */
 	bool		leftovers;		/* TCBs of earlier lives are unresolved */

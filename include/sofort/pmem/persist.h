@@ -10,7 +10,9 @@
  * Publish by one aligned 8-byte store: write what it makes reachable, flush,
  * drain, store, flush, drain.  A store that another process can build on is
  * drained before that process can find it, through the pool or through DRAM
- * (a fence on one core does not order another core's flushes).
+ * (a fence on one core does not order another core's flushes).  Who reads such a word
+ * without the lock that its writer holds over the drain can see it before: he flushes
+ * it, too, or asks DRAM, where it is written down after the drain, or takes the lock.
  *
  * No other code names a cache-line instruction or msync.
  *

@@ -201,6 +201,8 @@ struct StoreShared
 	pg_atomic_uint32 retired_below; /* rows of shapes before this are not filled */
 	pg_atomic_uint32 nfree;		/* hint: ranges in the lists but free_retired */
 	pg_atomic_uint32 nmarking;	/* dictionaries whose use writers mark */
+	pg_atomic_uint32 making_links;	/* structure lock: a block's reference to its links may
+									 * be seen, and not be durable */
 	bool		values_freed;	/* of dictionaries, in this server life */
 
 	/* structure lock */

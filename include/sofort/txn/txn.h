@@ -143,7 +143,7 @@ extern void txn_register_store_ops(const TxnStoreOps *ops);
  */
 extern void txn_begin_write(void);
 
-/* Is a TCB active in this transaction? */
+/* Has this transaction an entry in its write set, so that its commit drains? */
 extern bool txn_is_writing(void);
 
 /*

@@ -536,5 +536,17 @@ INSERT INTO loser SELECT i, string_agg(md5((100 * i + k)::text), '') FROM genera
 INSERT INTO q VALUES (467, 1, 'others');
 -- step loser: it ends @8 (goes on)
 SELECT 1;
+-- step vector
+CREATE TABLE vector (id int PRIMARY KEY, v int) USING sofort;
+-- step vector: rows
+INSERT INTO vector SELECT i, i FROM generate_series(1, 5) i;
+-- step vector: their block gets links, which are not drained @8 (held at pmem-linked)
+UPDATE vector SET v = 0 WHERE id = 1;
+-- step vector: another uses them @9
+UPDATE vector SET v = 0 WHERE id = 2;
+-- step vector: others
+INSERT INTO q VALUES (468, 1, 'others');
+-- step vector: the first goes on @8 (goes on)
+SELECT 1;
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
