@@ -55,4 +55,14 @@ CREATE INDEX ON p USING sofort_index (a, b);
 INSERT INTO p SELECT a, b FROM s WHERE a IS NOT NULL;
 EXPLAIN (COSTS OFF) SELECT * FROM p WHERE (a, b) > (498, 3) ORDER BY a, b LIMIT 100;
 SELECT count(*), min(a), max(b) FROM (SELECT * FROM p WHERE (a, b) > (498, 3) ORDER BY a, b LIMIT 100) x;
+-- nor does the condition that the query does not name need a privilege
+CREATE ROLE row_compare_user;
+GRANT USAGE ON SCHEMA reg_row_compare TO row_compare_user;
+GRANT SELECT ON s TO row_compare_user;
+BEGIN;
+REVOKE EXECUTE ON FUNCTION int4ge(int, int) FROM PUBLIC;
+SET LOCAL ROLE row_compare_user;
+SELECT * FROM s WHERE (a, b) > (990, 3) ORDER BY a, b LIMIT 1;
+ROLLBACK;
 DROP SCHEMA reg_row_compare CASCADE;
+DROP ROLE row_compare_user;

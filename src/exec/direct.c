@@ -25,6 +25,7 @@
 #include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
@@ -491,6 +492,25 @@ static const CustomExecMethods direct_methods = {
  * ------------------------------------------------------------------------
  */
 
+/*
+ * May the role call the functions behind the index conditions?  Nodes ask when they
+ * initialise these, although the index calls its own.
+ */
+static void
+check_operators(const List *indexqual)
+{
+	ListCell   *lc;
+
+	foreach(lc, indexqual)
+	{
+		Oid			function = lfirst_node(OpExpr, lc)->opfuncid;
+
+		if (!compat_may_execute(function))
+			aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, get_func_name(function));
+		InvokeFunctionExecuteHook(function);
+	}
+}
+
 static void
 open_scan(DirectState *d, EState *estate, int eflags)
 {
@@ -505,6 +525,7 @@ open_scan(DirectState *d, EState *estate, int eflags)
 	ss->ps.scanops = ss->ss_ScanTupleSlot->tts_ops;
 	ss->ps.scanopsfixed = ss->ps.scanopsset = true;
 
+	check_operators(d->scan->indexqualorig);
 	d->index = index_open(d->scan->indexid, exec_rt_fetch(relid, estate)->rellockmode);
 	ExecIndexBuildScanKeys(&ss->ps, d->index, d->scan->indexqual, false, &d->keys, &d->nkeys,
 						   &d->runtime_keys, &d->nruntime_keys, NULL, NULL);

@@ -20,6 +20,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
+#include "sofort/compat/ddl.h"
 #include "utils/lsyscache.h"
 
 #include "exec_internal.h"
@@ -51,6 +52,8 @@ leading_bound(PlannerInfo *root, const RestrictInfo *rinfo)
 						  copyObject(linitial(row->rargs)), InvalidOid,
 						  linitial_oid(row->inputcollids));
 	set_opfuncid((OpExpr *) bound);
+	if (!compat_may_execute(((OpExpr *) bound)->opfuncid))
+		return NULL;			/* the query does not name it */
 	result = make_simple_restrictinfo(root, bound);
 	result->security_level = rinfo->security_level;
 	result->leakproof = rinfo->security_level > 0 && !contain_leaked_vars((Node *) bound);

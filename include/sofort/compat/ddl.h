@@ -14,6 +14,8 @@
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
 #include "sofort/compat/compat.h"
 #if PG_VERSION_NUM < 160000
 #include "utils/relfilenodemap.h"
