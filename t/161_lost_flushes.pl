@@ -44,7 +44,7 @@ my @moments = (
 	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:zero_entries:flush:1', 'txn/tcb.c:zero_entries:drain:1' ],
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
 	[ 'flushes', 'reused: is freed', 'reused: others', 'store/vacuum.c:dissolve_chain:flush:1' ],
-	[ 'flushes', 'loser: its place', 'loser: others', 'tableam/modify.c:tableam_tuple_complete_speculative:drain:1' ],
+	[ 'flushes', 'loser: its place', 'loser: others', 'pmem/alloc.c:pm_settle_durably:drain:1' ],
 	[ 'flushes', 'vector: another', 'vector: others', 'store/block.c:block_ensure_links:flush:1' ],
 	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],

@@ -391,6 +391,15 @@ pm_settle(void)
 }
 
 void
+pm_settle_durably(void)
+{
+	pm_settle();
+	if (settled_since_drain)
+		pm_drain();
+	settled_since_drain = false;
+}
+
+void
 pm_publish(PmReservation *r)
 {
 	pm_publish_batch(r, 1);
@@ -670,10 +679,10 @@ pm_release_reservations(void)
 	AllocIntent *unlinked[PM_INTENTS_PER_BACKEND];
 	int			n = 0;
 
+	SOFORT_STOP("pmem-releasing");
 	if ((open_intents == 0 && !settled_since_drain) || pool_status() != POOL_READY)
 		return;
 	HOLD_INTERRUPTS();
-	SOFORT_STOP("pmem-releasing");
 	mine = my_intents(false);
 	pm_drain();					/* links, before the intents that name them go */
 	settled_since_drain = false;
@@ -720,13 +729,12 @@ mark_of_target(const AllocIntent *intent)
 
 /* The target may be marked used, and its link does not hold it.  Flushed. */
 static void
-recover_target(AllocIntent *intent)
+recover_target(AllocIntent *intent, uint64 *mark)
 {
 	uint64		offset = intent->target & PM_OFFSET_MASK;
 	int			e;
 	uint32		g;
 	uint64		word = segment_covering(offset, &e, &g);
-	uint64	   *mark = mark_of_target(intent);
 
 	if (mark != NULL)
 	{
@@ -768,7 +776,7 @@ recover_intent(AllocIntent *intent)
 		if (intent->nlinks > 1 && link_is_readable(intent))
 			clear_other_links(pm_deref(intent->link), intent->nlinks,
 							  intent->target, intent->size);
-		recover_target(intent);
+		recover_target(intent, mark);
 	}
 	pm_drain();
 	pm_store8(&intent->target, PM_NULL);
@@ -881,12 +889,7 @@ pm_free_owner(StoreId owner, bool again)
 
 	Assert(owner != PM_OWNER_SHARED && owner != PM_OWNER_POOL);
 	HOLD_INTERRUPTS();
-	if (linked_intents != 0)
-	{
-		/* links may lie in what becomes free */
-		pm_settle();
-		pm_drain();
-	}
+	pm_settle_durably();		/* links may lie in what becomes free */
 	slab_forget_owner(owner);
 	for (e = 0; e < pm_nextents; e++)
 	{

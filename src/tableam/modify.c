@@ -112,8 +112,7 @@ tableam_tuple_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 to
 		if (!tableam_locate(store, &slot->tts_tid, &ref))
 			elog(ERROR, "speculatively inserted row has vanished");
 		/* VACUUM may give it to others before this transaction has ended here */
-		pm_settle();
-		pm_drain();
+		pm_settle_durably();
 		begin = word_read(&ref.words->begin);
 		if (!txn_word_is_mine(begin) || !word_cas(&ref.words->begin, begin, WORD_ABORTED))
 			elog(ERROR, "speculatively inserted row is not ours");

@@ -218,10 +218,17 @@ forget_rows(StoreId owner)
 	}
 }
 
-/* The store of a transaction that has not committed went, as its write set says. */
+/*
+ * The store of a transaction that has not committed goes, as its write set says;
+ * meanwhile: before that is drained.
+ */
 static void
-forget_made(void)
+forget_made(bool again, void (*meanwhile) (void))
 {
+	forget_rows(after.made);
+	pm_free_owner(after.made, again);
+	if (meanwhile != NULL)
+		meanwhile();
 	pm_drain();
 	after.made = 0;
 	after.gone = 0;
@@ -237,11 +244,7 @@ adopt_outcome(void)
 	if (*commit_word() == after.commit)
 		model.commit = after.commit;
 	else if (after.made != 0)
-	{
-		forget_rows(after.made);
-		pm_free_owner(after.made, true);
-		forget_made();
-	}
+		forget_made(true, NULL);
 	after.made = 0;
 	if (after.dropping != 0)
 	{
@@ -396,6 +399,14 @@ op_batch(void)
 		pm_publish_batch(r, n);
 }
 
+static void
+publish_by_another(void)
+{
+	server_become(1);
+	op_publish();
+	server_become(0);
+}
+
 /* A row is given up before its transaction has ended; another process takes what it had. */
 static void
 give_up_row(int i)
@@ -403,21 +414,19 @@ give_up_row(int i)
 	pm_free(after.link[i].owner, link_at(i), 1);
 	after.link[i].used = false;
 	after.rows &= ~(UINT64CONST(1) << i);
-	server_become(1);
-	op_publish();
-	server_become(0);
+	publish_by_another();
 }
 
-/* Some rows of an owner, not settled; one of them in *link, -1 if there are none */
-static void
-link_rows(StoreId owner, int flags, int *link)
+/* Some rows of an owner, not settled.  The link of one of them, or -1 */
+static int
+link_rows(StoreId owner, int flags)
 {
 	PmReservation r[BATCH];
 	PmRequest	request[BATCH];
 	ModelLink  *m[BATCH];
 	int			n = 0;
+	int			link = -1;
 
-	*link = -1;
 	for (int k = 1 + (int) random_below(BATCH); k > 0; k--)
 	{
 		int			i = random_link(false);
@@ -429,14 +438,15 @@ link_rows(StoreId owner, int flags, int *link)
 		after.rows |= UINT64CONST(1) << i;
 		request[n] = (PmRequest) {.size = m[n]->size,.link = link_at(i),.nlinks = 1};
 		n++;
-		*link = i;
+		link = i;
 	}
 	if (n == 0)
-		return;
+		return -1;
 	check(pm_try_reserve_batch(r, request, n, owner, random_flags() | flags) == 0);
 	for (int k = 0; k < n; k++)
 		fill(r[k].addr, m[k]->size, m[k]->stamp);
 	pm_link_batch(r, request, n);
+	return link;
 }
 
 /*
@@ -450,9 +460,8 @@ op_rows(void)
 	after.commit = ++after.stamp;
 	for (int batches = 1 + (int) random_below(6), k = 0; k < batches; k++)
 	{
-		int			link;
+		int			link = link_rows(after.owner[random_below(OWNERS)], 0);
 
-		link_rows(after.owner[random_below(OWNERS)], 0, &link);
 		/* (the other process counts its own intents with ours) */
 		if (k == 0 && link >= 0 && random_below(8) == 0)
 			give_up_row(link);
@@ -480,11 +489,10 @@ op_failed_rows(void)
 	StoreId		owner = after.owner[random_below(OWNERS)];
 	PmRequest	request[PM_INTENTS_PER_BACKEND];
 	PmReservation r[PM_INTENTS_PER_BACKEND];
-	int			link;
 
 	after.rows = 0;
 	after.commit = ++after.stamp;
-	link_rows(owner, 0, &link);
+	(void) link_rows(owner, 0);
 	for (int k = 0; k < PM_INTENTS_PER_BACKEND; k++)
 		request[k] = (PmRequest) {.size = (Size) (PM_MAX_GRANULES + 1) * PM_GRANULE,
 			.link = link_at(LINKS),.nlinks = 1};
@@ -502,10 +510,8 @@ op_failed_rows(void)
 static void
 take_rows(void)
 {
-	int			link;
-
 	server_become(1);
-	link_rows(after.owner[random_below(OWNERS)], 0, &link);
+	(void) link_rows(after.owner[random_below(OWNERS)], 0);
 	pm_release_reservations();
 	undo_rows();
 	server_become(0);
@@ -529,15 +535,19 @@ op_group(void)
 	pm_publish_many(&r, values);
 }
 
-void
-op_free(void)
+static void
+free_links(int i, uint64 n)
 {
-	int			i = random_link(true);
-
 	if (i < 0)
 		return;
 	after.link[i].used = false;
-	pm_free(model.link[i].owner, link_at(i), 1);
+	pm_free(model.link[i].owner, link_at(i), n);
+}
+
+void
+op_free(void)
+{
+	free_links(random_link(true), 1);
 }
 
 /* Several of one owner */
@@ -564,12 +574,7 @@ op_free_batch(void)
 void
 op_free_group(void)
 {
-	int			i = random_group(true);
-
-	if (i < 0)
-		return;
-	after.link[i].used = false;
-	pm_free(model.link[i].owner, link_at(i), GROUP);
+	free_links(random_group(true), GROUP);
 }
 
 /* Reserved, perhaps filled, and given up: one by one, or as an abort does */
@@ -629,7 +634,6 @@ static void
 op_drop(void)
 {
 	int			o = (int) random_below(OWNERS);
-	int			link;
 
 	after.owner[o] = pool_next_store_id();
 	pm_drain();					/* as the header of a store is published before it owns anything */
@@ -637,7 +641,7 @@ op_drop(void)
 	after.rows = 0;
 	after.commit = ++after.stamp;
 	if (random_below(2))
-		link_rows(after.dropping, random_below(2) ? PM_RESERVE_UNGUARDED : 0, &link);
+		(void) link_rows(after.dropping, random_below(2) ? PM_RESERVE_UNGUARDED : 0);
 	for (int i = 0; i < LINKS; i += i < GROUPS ? 1 : GROUP)
 	{
 		if (!model.link[i].used || model.link[i].owner != after.dropping)
@@ -651,11 +655,7 @@ op_drop(void)
 	if (random_below(2))
 		take_rows();
 	else
-	{
-		server_become(1);
-		op_publish();
-		server_become(0);
-	}
+		publish_by_another();
 	pm_drain();
 	after.commit = model.commit;
 	after.gone = 0;
@@ -666,18 +666,14 @@ op_drop(void)
 static void
 make_store(void)
 {
-	int			link;
-
 	after.made = pool_next_store_id();
 	pm_drain();
 	after.rows = 0;
 	after.commit = ++after.stamp;
 	for (int k = 1 + (int) random_below(4); k > 0; k--)
-		link_rows(after.made, PM_RESERVE_UNGUARDED, &link);
+		(void) link_rows(after.made, PM_RESERVE_UNGUARDED);
 	/* another one takes slots of the same slabs meanwhile */
-	server_become(1);
-	op_publish();
-	server_become(0);
+	publish_by_another();
 }
 
 /* What is taken of it at once has its marks on the medium. */
@@ -687,10 +683,7 @@ op_store_undone(void)
 	shared_size = random_below(2) ? 16320 : 21760;
 	make_store();
 	pm_drain();
-	forget_rows(after.made);
-	pm_free_owner(after.made, false);
-	take_rows();
-	forget_made();
+	forget_made(false, take_rows);
 	after.commit = model.commit;
 }
 
@@ -703,9 +696,7 @@ op_new_store(void)
 	make_store();
 	if (random_below(3) == 0)
 	{
-		forget_rows(after.made);
-		pm_free_owner(after.made, true);
-		forget_made();
+		forget_made(true, NULL);
 		after.commit = model.commit;
 		return;
 	}

@@ -97,10 +97,11 @@ extern void pm_publish_batch(PmReservation *r, int n);
  * transaction commits: no drain.  They stay open until pm_settle(), which drains once
  * and forgets their intents.  It is called before the transaction commits (txn), when
  * intents run short, and where this process frees memory that the links lie in, or what
- * they hold.  Whoever gives such a row to others earlier settles and drains first.
+ * they hold.  pm_settle_durably(): before such a row may be given to others earlier.
  */
 extern void pm_link_batch(const PmReservation *r, const PmRequest *request, int n);
 extern void pm_settle(void);
+extern void pm_settle_durably(void);
 
 /* What the first reservation of a process does once.  To be called before a
  * PG_ENSURE_ERROR_CLEANUP within which it may come. */
