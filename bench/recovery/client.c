@@ -21,6 +21,8 @@
  * "run" prints lines
  *		bin,US,TRANSACTIONS,SUCCESSES,BUSY_US,LONGEST_US	10 ms from US on
  *		event,US,NAME		started, lost, answered, ready, rebuilt
+ *		host,US,STEAL,FAULTS	since it was booted, every 100 ms: ticks that the
+ *							hypervisor has taken, page faults
  * with US in microseconds of the real-time clock.  "ready": all clients have
  * connected and prepared again.
  *
@@ -49,6 +51,7 @@
 #define BIN_US			10000
 #define PROBE_US		2000
 #define PROGRESS_US		100000
+#define HOST_US			100000
 
 typedef struct Bin
 {
@@ -63,7 +66,8 @@ typedef struct Bin
 typedef struct Shared
 {
 	volatile uint32_t connections;	/* raised when the probe has connected */
-	volatile int64_t lost_us;	/* a client has lost its server */
+	volatile uint32_t lost;		/* the last of them that a client has lost, */
+	volatile int64_t lost_us;	/* and when the first has */
 	volatile int64_t ready_us[MAX_CLIENTS]; /* last time it was prepared */
 	volatile uint32_t ready[MAX_CLIENTS];	/* ... and for which connection */
 	Bin			bins[];			/* of client 0, of client 1, ... */
@@ -244,6 +248,16 @@ connect_and_prepare(void)
 	return true;
 }
 
+/* One that notices it late does not mean what the probe has connected to since. */
+static void
+has_lost(uint32_t connection)
+{
+	if (shared->lost >= connection)
+		return;
+	shared->lost_us = now_us();
+	shared->lost = connection;
+}
+
 /* Returns when connected; false: the time is over. */
 static bool
 come_back(int me, uint32_t *connection)
@@ -263,8 +277,7 @@ come_back(int me, uint32_t *connection)
 				shared->ready[me] = up;
 				return true;
 			}
-			if (shared->lost_us == 0)
-				shared->lost_us = now_us();
+			has_lost(up);
 		}
 		usleep(1000);
 	}
@@ -306,8 +319,7 @@ client_main(int me, const char *mix, const char *after, long size)
 
 			if (outcome == GONE)
 			{
-				if (shared->lost_us == 0)
-					shared->lost_us = now_us();
+				has_lost(connection);
 				break;
 			}
 			count(bins, end, offset_us, end - before, outcome == SUCCESS);
@@ -365,6 +377,52 @@ check_clients(void)
 		fail("a client has failed");
 }
 
+/* The number after a name in a file of /proc; field: of those behind the name */
+static unsigned long long
+proc_number(const char *file, const char *name, int field)
+{
+	char		line[512];
+	unsigned long long found = 0;
+	size_t		length = strlen(name);
+	FILE	   *f = fopen(file, "r");
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+	{
+		char	   *at = line + length;
+
+		if (strncmp(line, name, length) != 0 || *at != ' ')
+			continue;
+		for (int i = 0; i < field; i++)
+			found = strtoull(at, &at, 10);
+		break;
+	}
+	if (f != NULL)
+		fclose(f);
+	return found;
+}
+
+/* What the machine had to do beside */
+static void
+sample_host(void)
+{
+	static int64_t sampled;
+	int64_t		us = now_us();
+
+	if (us - sampled < HOST_US)
+		return;
+	sampled = us;
+	printf("host,%lld,%llu,%llu\n", (long long) us, proc_number("/proc/stat", "cpu", 8),
+		   proc_number("/proc/vmstat", "pgfault", 1));
+}
+
+/* An idle connection that the server ends says so, which is no news here. */
+static void
+ignore_notice(void *arg, const char *message)
+{
+	(void) arg;
+	(void) message;
+}
+
 /* Let the clients in, again and again, until the time is over. */
 static void
 watch(int clients, const char *progress)
@@ -376,6 +434,7 @@ watch(int clients, const char *progress)
 		bool		ready = false;
 		bool		rebuilt;
 
+		sample_host();
 		PQfinish(conn);
 		conn = PQconnectdb(conninfo);
 		if (PQstatus(conn) != CONNECTION_OK)
@@ -383,13 +442,13 @@ watch(int clients, const char *progress)
 			usleep(PROBE_US);
 			continue;
 		}
+		(void) PQsetNoticeProcessor(conn, ignore_notice, NULL);
 		event(now_us(), "answered");
-		shared->lost_us = 0;
 		__atomic_add_fetch(&shared->connections, 1, __ATOMIC_SEQ_CST);
 
 		/* before the crash there is nothing to ask for */
 		rebuilt = progress == NULL || shared->connections == 1;
-		while (shared->lost_us == 0 && now_us() < end_us)
+		while (shared->lost != shared->connections && now_us() < end_us)
 		{
 			if (!ready && (ready = all_ready(clients, shared->connections, &us)))
 				event(us, "ready");
@@ -401,9 +460,10 @@ watch(int clients, const char *progress)
 					event(now_us(), "rebuilt");
 			}
 			check_clients();
+			sample_host();
 			usleep(PROBE_US);
 		}
-		if (shared->lost_us != 0)
+		if (shared->lost == shared->connections)
 			event(shared->lost_us, "lost");
 	}
 }

@@ -2,9 +2,11 @@
 
 PROGRESS="SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'"
 SUMMARY=$OUT/recovery.csv
-SUMMARY_HEAD="experiment,run,before,area,delta,response_us,peak_us,longest_us,response_before_us,first_second,ready_second,answered,ready,rebuilt,in_window,in_30s,after"
+SUMMARY_HEAD="experiment,run,before,area,delta,response_us,peak_us,longest_us,response_before_us,first_second,ready_second,answered,ready,rebuilt,in_window,in_30s,after,stolen_before,stolen_second,faults_before,faults_second"
 SERIES_HEAD="run,t,transactions_per_s,mean_us,longest_us"
 echo "$SUMMARY_HEAD" >"$SUMMARY"
+ROUND=			# behind the label of a run: " (2)" in the second round
+MEASURES=()		# of the rounds so far: text|value|relation|target
 
 field() { sed -nE "s/.*\\b$1=([^ ]+).*/\\1/p" <<<"$2"; }
 
@@ -217,22 +219,41 @@ finish_load()
 	cat "$W/raw.ready" >>"$W/raw"
 }
 
-# crash_run EXPERIMENT LABEL LOAD SIZE MIX AFTER [WINDOW]: kills the running copy under
-# load, starts it again, and sets RESULT. The series goes to EXPERIMENT.csv.
+# What happens to the server in the middle of a run: "kill" (and start), "pause" (some
+# seconds between the two), "sessions" (their processes end, the server does not)
+DISTURBANCE=kill
+disturb()
+{
+	case "$DISTURBANCE" in
+		kill | pause)
+			kill9_server run
+			[ "$DISTURBANCE" = kill ] || sleep "$pause"
+			launch_server run
+			STARTED=${SERVER_START[run]}
+			;;
+		sessions)
+			STARTED=$(now_us)
+			psql run postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'bench'" >/dev/null ||
+				die 1 "cannot end the sessions"
+			;;
+	esac
+}
+
+# crash_run EXPERIMENT LABEL LOAD SIZE MIX AFTER [WINDOW]: disturbs the running copy under
+# load, and sets RESULT. The series goes to EXPERIMENT.csv.
 crash_run()
 {
-	local experiment=$1 label=$2 load=$3 size=$4 load_mix=$5 after_mix=$6 window=${7:-} progress= killed f
+	local experiment=$1 label=$2$ROUND load=$3 size=$4 load_mix=$5 after_mix=$6 window=${7:-} progress= killed f
 	[ ! -e "$SOFORT_POOL_DIR/run.pool" ] || { progress=$PROGRESS; wait_rebuilt run; }
 	psql run postgres -c "CHECKPOINT"
 	start_load "$load" "$size" "$load_mix" "$after_mix" $((before + after)) "$progress"
 	sleep "$before"
 	killed=$(now_us)
-	kill9_server run
-	launch_server run
+	disturb
 	finish_load
 	{
 		echo "event,$killed,killed"
-		echo "event,${SERVER_START[run]},start"
+		echo "event,$STARTED,start"
 	} >>"$W/raw"
 	[ -s "$OUT/$experiment.csv" ] || echo "$SERIES_HEAD" >"$OUT/$experiment.csv"
 	cp "$W/raw" "$W/raw.last"
@@ -264,12 +285,30 @@ window_of()
 	calc %.1f "($rebuilt > 0.1 ? $rebuilt : 0.1) * 1.08"
 }
 
+# in_rounds COMMAND: once, or --rounds times; one figure of several runs is a median.
+# Stops when the server refuses something.
+in_rounds()
+{
+	local r
+	MEASURES=()
+	for ((r = 1; r <= ${rounds:-1}; r++)); do
+		ROUND=
+		[ "$r" = 1 ] || ROUND=" ($r)"
+		"$1" || break
+	done
+	ROUND=
+	verdicts
+}
+
+# first_round EXPERIMENT: its series without those of other rounds
+first_round() { grep -v -E '^[^,]* \([0-9]+\),' "$OUT/$1.csv"; }
+
 # picture EXPERIMENT TITLE [COLUMN YLABEL FILE]
 picture()
 {
 	[ -s "$OUT/$1.csv" ] || return 0
-	plot "${5:-$1}.svg" --title "$2" --x t --y "${3:-transactions_per_s}" --series run --xlabel "seconds from T0" \
-		--ylabel "${4:-transactions/s}" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0 <"$OUT/$1.csv"
+	first_round "$1" | plot "${5:-$1}.svg" --title "$2" --x t --y "${3:-transactions_per_s}" --series run --xlabel "seconds from T0" \
+		--ylabel "${4:-transactions/s}" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0
 }
 
 ratio() { if [ "$2" = 0 ]; then echo -; else calc %.3f "$1 / $2"; fi; }
@@ -281,8 +320,39 @@ verdict()
 	[ "$2" != - ] || { say "  $1: nothing to compare with"; return; }
 	awk "BEGIN { exit !($2 $3 $4) }" && v=met
 	say "  $1: $2 (aims at $3 $4: $v)"
+	target_line "$1" "$2" "$3 $4" $v
+}
+
+target_line()
+{
 	[ -s "$OUT/recovery-targets.csv" ] || echo "measure,value,target,verdict" >"$OUT/recovery-targets.csv"
-	echo "\"$1\",$2,$3 $4,$v" >>"$OUT/recovery-targets.csv"
+	echo "\"$1\",$2,$3,$4" >>"$OUT/recovery-targets.csv"
+}
+
+# measure TEXT VALUE RELATION TARGET: in one of the rounds
+measure()
+{
+	MEASURES+=("$1|$2|$3|$4")
+	[ "${rounds:-1}" = 1 ] || say "  $1: $2"
+}
+
+# the verdicts on the medians of what was measured
+verdicts()
+{
+	local m text values relation target done=
+	for m in "${MEASURES[@]}"; do
+		IFS='|' read -r text _ relation target <<<"$m"
+		case "$done" in *"|$text|"*) continue ;; esac
+		done="$done|$text|"
+		values=$(printf '%s\n' "${MEASURES[@]}" | awk -F'|' -v t="$text" '$1 == t && $2 != "-" { print $2 }' | sort -g)
+		[ -n "$values" ] || values=-
+		if [ "$(wc -l <<<"$values")" = 1 ]; then
+			verdict "$text" "$values" "$relation" "$target"
+		else
+			say "  $text, in rounds: $(tr '\n' ' ' <<<"$values")"
+			verdict "$text, median" "$(median <<<"$values")" "$relation" "$target"
+		fi
+	done
 }
 
 # ---- C15: placement against recovery ----
@@ -300,30 +370,55 @@ placed()
 
 tatp_template() { template "tatp-$1-$2" "$1" load_tatp "$1" "$2"; }
 
-experiment_fig8()
+round_fig8()
 {
 	local sync area
-	placed fig8 "a: 0 % synchronous" 0 synchronous || return 0
+	placed fig8 "a: 0 % synchronous" 0 synchronous || return 1
 	sync=$RESULT
 	placed fig8 "b: 0 % $mode" 0 "$mode" &&
 		say "  area against synchronous: $(ratio "$(field area "$RESULT")" "$(field area "$sync")")"
 	if placed fig8 "c: 40 % $mode" 40 "$mode"; then
-		verdict "recovery area, 40 % $persistent / synchronous" "$(ratio "$(field area "$RESULT")" "$(field area "$sync")")" "<=" 0.18
+		measure "recovery area, 40 % $persistent / synchronous" "$(ratio "$(field area "$RESULT")" "$(field area "$sync")")" "<=" 0.18
 	fi
 	if placed fig8 "d: 100 %" 100 "$mode"; then
 		area=$(ratio "$(field area "$RESULT")" "$(field area "$sync")")
-		verdict "recovery area, all $persistent / synchronous" "$area" "<=" 0.05
-		verdict "first second (clients connected), all $persistent / before" "$(field ready_second "$RESULT")" ">=" 0.9
-		verdict "throughput, all $persistent / all dram, at $latency ns" "$(ratio "$(field before "$RESULT")" "$(field before "$sync")")" ">=" \
+		measure "recovery area, all $persistent / synchronous" "$area" "<=" 0.05
+		measure "first second (clients connected), all $persistent / before" "$(field ready_second "$RESULT")" ">=" 0.9
+		measure "throughput, all $persistent / all dram, at $latency ns" "$(ratio "$(field before "$RESULT")" "$(field before "$sync")")" ">=" \
 			"$([ $engine = 1 ] && echo 0.75 || echo 0.95)"
 	fi
-	picture fig8 "TATP, $subscribers subscribers, $clients clients: SIGKILL"
+}
+
+experiment_fig8()
+{
 	local r
+	in_rounds round_fig8
+	picture fig8 "TATP, $subscribers subscribers, $clients clients: SIGKILL"
+	[ -s "$OUT/fig8.csv" ] || return 0
 	for r in a b c d; do
 		grep -q "^$r: " "$OUT/fig8.csv" || continue
-		{ head -n 1 "$OUT/fig8.csv"; grep "^$r: " "$OUT/fig8.csv"; } | plot "fig8$r.svg" --title "$(sed -n "s/^\\($r: [^,]*\\),.*/\\1/p" "$OUT/fig8.csv" | head -n 1)" \
+		{ head -n 1 "$OUT/fig8.csv"; first_round fig8 | grep "^$r: "; } | plot "fig8$r.svg" --title "$(sed -n "s/^\($r: [^,]*\),.*/\1/p" "$OUT/fig8.csv" | head -n 1)" \
 			--x t --y transactions_per_s --xlabel "seconds from T0" --ylabel "transactions/s" --range "-$((before < 5 ? before : 5)):$after" --mark 0=T0
 	done
+}
+
+# What the kill itself costs, and what the machine: all pmem, where there is nothing to rebuild
+round_controls()
+{
+	local d
+	for d in kill pause sessions; do
+		DISTURBANCE=$d
+		placed controls "$d" 100 "$mode" || { DISTURBANCE=kill; return 1; }
+		measure "$d: second after all have connected / before" "$(field ready_second "$RESULT")" ">=" 0.9
+	done
+	DISTURBANCE=kill
+}
+
+experiment_controls()
+{
+	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
+	in_rounds round_controls
+	picture controls "TATP, all $persistent: SIGKILL; the same with ${pause} s before the start; sessions that end and come back"
 }
 
 # Throughput without a crash, both placements alternating on two servers
@@ -345,7 +440,7 @@ experiment_placement()
 	wait_rebuilt dram
 	wait_rebuilt "$persistent"
 	echo "placement,round,transactions_per_s" >"$OUT/placement.csv"
-	for ((r = 0; r <= rounds; r++)); do
+	for ((r = 0; r <= ${rounds:-5}; r++)); do
 		sequence="dram $persistent"
 		[ $((r % 2)) = 1 ] || sequence="$persistent dram"
 		for side in $sequence; do
@@ -413,26 +508,33 @@ mode_run()
 
 compare_in_window() { ratio "$(field in_window "$1")" "$(field in_window "$2")"; }
 
+# round_strategies: of load $LOAD
+round_strategies()
+{
+	local l=$LOAD sync instant= window
+	mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 1
+	window=$(window_of "$RESULT") || exit 1
+	again "$window"
+	sync=$RESULT
+	say "  window: $window s; synchronous: $(field in_window "$sync") transactions"
+	if mode_run "strategies-$l" instant "$l" "$QUERIES" - "$window" "sofort.recovery_mode = instant"; then
+		instant=$RESULT
+		measure "$l: instant, first second / before" "$(field first_second "$instant")" ">=" 0.3
+	fi
+	if mode_run "strategies-$l" adaptive "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive"; then
+		measure "$l: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" "$([ "$l" = tatp ] && echo 7 || echo 5)"
+		[ -z "$instant" ] || measure "$l: adaptive / instant in the window" "$(compare_in_window "$RESULT" "$instant")" ">=" 1
+	fi
+}
+
 experiment_strategies()
 {
-	local l sync instant window
-	for l in $loads; do
-		[ $engine = 0 ] || [ "$l" = tatp ] || continue
-		of_load "$l"
-		mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 0
-		window=$(window_of "$RESULT") || exit 1
-		again "$window"
-		sync=$RESULT instant=
-		say "  window: $window s; synchronous: $(field in_window "$sync") transactions"
-		if mode_run "strategies-$l" instant "$l" "$QUERIES" - "$window" "sofort.recovery_mode = instant"; then
-			instant=$RESULT
-			verdict "$l: instant, first second / before" "$(field first_second "$instant")" ">=" 0.3
-		fi
-		if mode_run "strategies-$l" adaptive "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive"; then
-			verdict "$l: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" "$([ "$l" = tatp ] && echo 7 || echo 5)"
-			[ -z "$instant" ] || verdict "$l: adaptive / instant in the window" "$(compare_in_window "$RESULT" "$instant")" ">=" 1
-		fi
-		picture "strategies-$l" "Recovery strategies, $l, $clients clients"
+	local LOAD
+	for LOAD in $loads; do
+		[ $engine = 0 ] || [ "$LOAD" = tatp ] || continue
+		of_load "$LOAD"
+		in_rounds round_strategies
+		picture "strategies-$LOAD" "Recovery strategies, $LOAD, $clients clients"
 	done
 }
 
@@ -454,43 +556,54 @@ experiment_resources()
 	done
 }
 
+# round_change: of load $LOAD
+round_change()
+{
+	local l=$LOAD window fixed
+	mode_run "change-$l" synchronous "$l" "$FULL" "$QUERIES" "" "sofort.recovery_mode = synchronous" || return 1
+	window=$(window_of "$RESULT") || exit 1
+	again "$window"
+	# alpha^n = 1: the past workload keeps its weight for ever
+	mode_run "change-$l" "not adapting" "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_alpha = 1" || return 1
+	fixed=$RESULT
+	mode_run "change-$l" adapting "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" &&
+		measure "$l: adapting to a changed workload / not" "$(compare_in_window "$RESULT" "$fixed")" ">=" 1.25
+}
+
 experiment_change()
 {
-	local l window fixed
+	local LOAD
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
-	for l in $loads; do
-		of_load "$l"
-		mode_run "change-$l" synchronous "$l" "$FULL" "$QUERIES" "" "sofort.recovery_mode = synchronous" || return 0
-		window=$(window_of "$RESULT") || exit 1
-		again "$window"
-		# alpha^n = 1: the past workload keeps its weight for ever
-		mode_run "change-$l" "not adapting" "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_alpha = 1" || continue
-		fixed=$RESULT
-		mode_run "change-$l" adapting "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" &&
-			verdict "$l: adapting to a changed workload / not" "$(compare_in_window "$RESULT" "$fixed")" ">=" 1.25
-		picture "change-$l" "Workload change during recovery, $l, $clients clients"
+	for LOAD in $loads; do
+		of_load "$LOAD"
+		in_rounds round_change
+		picture "change-$LOAD" "Workload change during recovery, $LOAD, $clients clients"
 	done
+}
+
+round_worst()
+{
+	local sync window
+	mode_run worst synchronous uniform "${tables}x$columns" - "" "sofort.recovery_mode = synchronous" || return 1
+	window=$(window_of "$RESULT") || exit 1
+	again "$window"
+	sync=$RESULT
+	mode_run worst adaptive uniform "${tables}x$columns" - "$window" "sofort.recovery_mode = adaptive" || return 1
+	measure "worst case: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" 2
+	if [ "$(field rebuilt "$RESULT")" = - ]; then
+		say "  worst case: end of rebuild: adaptive has not rebuilt everything within $after s (missed)"
+		target_line "worst case: end of rebuild, adaptive / synchronous" "" "<= 1.2" missed
+	else
+		measure "worst case: end of rebuild, adaptive / synchronous" "$(ratio "$(field rebuilt "$RESULT")" "$(field rebuilt "$sync")")" "<=" 1.2
+	fi
 }
 
 experiment_worst()
 {
-	local sync window
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
 	TEMPLATE=uniform-sofort-$tables-$columns-$rows SIZE=$rows
 	template "$TEMPLATE" sofort load_uniform sofort
-	mode_run worst synchronous uniform "${tables}x$columns" - "" "sofort.recovery_mode = synchronous" || return 0
-	window=$(window_of "$RESULT") || exit 1
-	again "$window"
-	sync=$RESULT
-	if mode_run worst adaptive uniform "${tables}x$columns" - "$window" "sofort.recovery_mode = adaptive"; then
-		verdict "worst case: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" 2
-		if [ "$(field rebuilt "$RESULT")" = - ]; then
-			say "  worst case: end of rebuild: adaptive has not rebuilt everything within $after s (missed)"
-			echo "\"worst case: end of rebuild, adaptive / synchronous\",,<= 1.2,missed" >>"$OUT/recovery-targets.csv"
-		else
-			verdict "worst case: end of rebuild, adaptive / synchronous" "$(ratio "$(field rebuilt "$RESULT")" "$(field rebuilt "$sync")")" "<=" 1.2
-		fi
-	fi
+	in_rounds round_worst
 	picture worst "$tables tables of $columns columns, $rows rows each: all looked up equally"
 }
 

@@ -20,6 +20,9 @@
 #   in_window     successful transactions from T0 to --window seconds
 #   in_30s        the same in the 30 seconds after the kill
 #   after         transactions/s in the last 2 seconds
+#   stolen_before, stolen_second   of a second of all processors, what the hypervisor took:
+#                 before, and in the second of ready_second; faults_before,
+#                 faults_second: page faults of the whole machine
 # One line of name=value. --series appends "label,t,transactions_per_s,mean_us,
 # longest_us" to FILE.
 use strict;
@@ -35,11 +38,12 @@ while (@ARGV)
 }
 defined $option{t0} or die "metrics.pl: --t0 is needed\n";
 
-my (@raw, %event);
+my (@raw, @host, %event);
 while (<STDIN>)
 {
 	chomp;
 	if (/^bin,(\d+),(\d+),(\d+),(\d+),(\d+)$/) { push @raw, [ $1, $2, $3, $4, $5 ]; }
+	elsif (/^host,(\d+),(\d+),(\d+)$/) { push @host, [ $1, $2, $3 ]; }
 	elsif (/^event,(\d+),(\w+)$/) { push @{ $event{$2} }, $1; }
 	else { die "metrics.pl: cannot understand: $_\n"; }
 }
@@ -120,6 +124,23 @@ sub transactions_between
 	return $sum;
 }
 
+# what column i of the machine's counters grew by in each second between two times
+sub of_host
+{
+	my ($i, $from, $to) = @_;
+	my @in = grep { $_->[0] >= $from && $_->[0] <= $to } @host;
+	return undef if @in < 2;
+	return ($in[-1][$i] - $in[0][$i]) / ($in[-1][0] - $in[0][0]) * 1e6;
+}
+
+sub host_columns
+{
+	my ($suffix, $from, $to) = @_;
+	my ($ticks, $faults) = (of_host(1, $from, $to), of_host(2, $from, $to));
+	return ("stolen_$suffix" => defined $ticks ? sprintf('%.3f', $ticks / 100) : '-',
+		"faults_$suffix" => defined $faults ? sprintf('%.0f', $faults) : '-');
+}
+
 my %event_s = map { ($_ => after_start($_)) } qw(answered ready rebuilt);
 my @result = (
 	before => sprintf('%.0f', $before),
@@ -134,7 +155,9 @@ my @result = (
 	(map { ($_ => defined $event_s{$_} ? sprintf('%.3f', $event_s{$_}) : '-') } qw(answered ready rebuilt)),
 	in_window => defined $option{window} ? transactions_between(0, $option{window}) : '-',
 	in_30s => transactions_between(($killed - $t0) / 1e6 + 0.01, ($killed - $t0) / 1e6 + 30.01),
-	after => sprintf('%.0f', transactions_between($high / 10 - 2, $high / 10) / 2));
+	after => sprintf('%.0f', transactions_between($high / 10 - 2, $high / 10) / 2),
+	host_columns(before => $killed - 1e6 * $option{before}, $killed),
+	host_columns(second => map { $t0 + 1e6 * (($event_s{ready} // 0) + $_) } 0, 1));
 my @text;
 while (my ($name, $value) = splice @result, 0, 2) { push @text, "$name=$value"; }
 print "@text\n";
