@@ -46,6 +46,7 @@ my @moments = (
 	[ 'flushes', 'reused: is freed', 'reused: others', 'store/vacuum.c:dissolve_chain:flush:1' ],
 	[ 'flushes', 'loser: its place', 'loser: others', 'pmem/alloc.c:pm_settle_durably:drain:1' ],
 	[ 'flushes', 'vector: another', 'vector: others', 'store/block.c:block_ensure_links:flush:1' ],
+	[ 'flushes', 'resolved: an error', 'resolved: others', 'txn/prepared.c:resolve_or_leave_durable:drain:1' ],
 	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],
 	[ 'corners', 'prepared with locks', 'commit prepared with', 'txn/write_set.c:txn_store_carried_lock:flush:1' ],
@@ -97,9 +98,9 @@ my @recoveries = (
 	[ 'lives', 'gone: and their', 'indexam/tree_leaf.c:leaf_remove:flush:1', 'leaves', 'gone',
 		'indexam/tree.c:revive_node:flush:1', 'indexam/tree.c:revive_node:drain:1' ],
 	[ 'lives', 'locked: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'locks',
-		'txn/prepared.c:restore_entry:flush:2', 'txn/prepared.c:prepared_adopt:drain:1' ],
+		'txn/prepared.c:forget_entry:flush:1', 'txn/prepared.c:forget_entry:drain:1' ],
 	[ 'lives', 'locked: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves stopped', 'emptied',
-		'txn/prepared.c:restore_entry:flush:1', 'store/registry.c:store_startup:flush:1' ],
+		'txn/prepared.c:forget_entry:flush:1', 'store/registry.c:store_startup:flush:1' ],
 	[ 'lives', 'kept: goes on', 'txn/kept.c:store_boundary:flush:1', 'leaves', 'told',
 		'txn/keeper.c:flush_records:flush:1', 'txn/recover.c:txn_startup:drain:1' ],
 	[ 'lives', 'kept: rolled back', 'txn/kept.c:kept_close_record:flush:1', 'leaves', 'others',
@@ -123,6 +124,7 @@ my @cuts = (
 	[ 'flushes', 'stale: and of the third', 'stale: and of the third' ],
 	[ 'flushes', 'loser: and more, too', 'loser: others' ],
 	[ 'flushes', 'vector: another', 'vector: others' ],
+	[ 'flushes', 'resolved: an error', 'resolved: others' ],
 );
 
 my %wanted = map { $_ => 1 } split /,/, $ENV{SOFORT_WORKLOADS} || '';

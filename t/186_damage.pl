@@ -355,6 +355,32 @@ if (ok($node->start(fail_ok => 1), 'references of transactions that have ended a
 	$node->stop;
 }
 
+# ---- references of blocks: what a crash has left there is undone, but for the links ----
+
+restore();
+$node->start;
+my $updates = session_on($node);
+say_to($updates, q{BEGIN; INSERT INTO sound (id) VALUES (-5); UPDATE t5 SET maybe = 77 WHERE id % 3 = 0; UPDATE t5 SET short = short || '?' WHERE id % 5 = 0});
+# from the magic to the successors
+my @blocks = map { $_->[0] } grep { $_->[1] == 48 } @{ $places{t5}{block}{places} };
+cmp_ok(scalar(@blocks), '>', 0, 'a table has blocks');
+$node->kill9;
+$updates->{run}->kill_kill;
+foreach my $block (@blocks)
+{
+	flip({ offset => $block + $_ + int(rand(8)), bit => int(rand(8)) }) foreach 24, 32;
+}
+if (ok($node->start(fail_ok => 1), 'references to links are damaged: the server starts'))
+{
+	is($node->safe_psql('postgres', sprintf($content, 'sound')), $expected, 'what was open is undone: other tables are as they were');
+	is($node->safe_psql('postgres', q{INSERT INTO sound (id) VALUES (-6); SELECT count(*) FROM sofort.verify('sound')}), 0, 'and work');
+	like($node->safe_psql('postgres', q{SELECT string_agg(problem, ', ') FROM sofort.verify('t5')}), qr/reference to its links is damaged/, 'the damage is found');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT * FROM sofort.salvage(NULL::t5) INTERSECT SELECT * FROM original_t5) x'),
+		1108, 'what was open is undone there, too: all rows are salvaged');
+}
+check_crashes('references of blocks');
+is($bad_crashes, 0, 'nothing crashes there');
+
 $node->stop('immediate');
 unlink($saved);
 copy('rm', '-rf', "$data.saved");

@@ -103,16 +103,16 @@ store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 	return LINK_IS_SET(link) && store_locate(store, LINK_ROW(link), older);
 }
 
-/* The same without a descriptor; false if the links lead nowhere. */
-bool
-chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
+static inline bool
+walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool quietly)
 {
 	RowRef		at = *ref;
 	int			n;
 
 	for (n = 0; n < WALK_MAX; n++)
 	{
-		uint64		link = link_read(at.block, at.index);
+		uint64		link = quietly ? link_read_quietly(at.block, at.index) :
+			link_read(at.block, at.index);
 
 		if (!LINK_IS_SET(link) || !header_locate(header, LINK_ROW(link), &at))
 			return false;
@@ -125,6 +125,13 @@ chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
 		}
 	}
 	return false;
+}
+
+/* The same without a descriptor; false if the links lead nowhere. */
+bool
+chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
+{
+	return walk_to_root(header, ref, root, false);
 }
 
 /* Is the row linked in the chain of this root?  Chain lock held. */
@@ -496,7 +503,7 @@ chain_flush(const StoreHeader *header, const RowRef *root)
 
 	for (n = 0; n < WALK_MAX; n++)
 	{
-		const uint64 *slot = link_slot(at.block, at.index);
+		const uint64 *slot = word_slot_quietly(&at.block->links, at.index);
 
 		if (slot == NULL)
 			break;
@@ -560,12 +567,12 @@ unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
 
 	for (;;)
 	{
-		link = link_read(at.block, at.index);
+		link = link_read_quietly(at.block, at.index);
 		if (!LINK_IS_SET(link) || (link & LINK_ROOT))
 			break;
 		if (LINK_ROW(link) == ref->row)
 		{
-			uint64		own = link_read(ref->block, ref->index);
+			uint64		own = link_read_quietly(ref->block, ref->index);
 
 			if (at.row == root->row && (own & LINK_ROOT))
 				own = 0;		/* the root is alone again */
@@ -586,7 +593,7 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 {
 	RowRef		root;
 
-	if (!chain_root_of(header, ref, &root))
+	if (!walk_to_root(header, ref, &root, true))
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
 	if (txn_recovering)
@@ -603,12 +610,13 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 void
 chain_unlink_empty(StoreHeader *header, const RowRef *ref)
 {
-	uint64	   *slot = link_slot(ref->block, ref->index);
+	uint64	   *slot = word_slot_quietly(&ref->block->links, ref->index);
 	RowRef		root;
 
-	if (slot != NULL)
-		pm_flush(slot, sizeof(uint64)); /* 0, perhaps, by who was killed */
-	if (!LINK_IS_SET(link_read(ref->block, ref->index)) || !chain_root_of(header, ref, &root))
+	if (slot == NULL)
+		return;
+	pm_flush(slot, sizeof(uint64)); /* 0, perhaps, by who was killed */
+	if (!LINK_IS_SET(word_read(slot)) || !walk_to_root(header, ref, &root, true))
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
 	if (word_read(&ref->words->begin) == WORD_EMPTY)

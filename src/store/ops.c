@@ -70,7 +70,7 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 static void
 forget_link(const RowRef *root)
 {
-	uint64	   *slot = link_slot(root->block, root->index);
+	uint64	   *slot = word_slot_quietly(&root->block->links, root->index);
 
 	if (slot != NULL && (word_read(slot) != 0 || txn_recovering))
 		pm_store8(slot, 0);
@@ -98,7 +98,7 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 static void
 undo_end(const RowRef *ref, uint32 slot, uint32 generation, CommandId from_command)
 {
-	uint64	   *successor = successor_slot(ref->block, ref->index);
+	uint64	   *successor = word_slot_quietly(&ref->block->successors, ref->index);
 
 	if (successor != NULL && (word_read(successor) != 0 || txn_recovering))
 		pm_store8_persist(successor, 0);

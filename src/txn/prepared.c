@@ -132,9 +132,16 @@ is_lock(const TxnEntry *e)
 	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
 }
 
+/* Durably, before its rows are another's; who goes on after an error does not see it. */
+static void
+forget_entry(TcbEntry *durable)
+{
+	pm_store8_persist(&durable->what, 0);
+}
+
 /*
- * Locks in force again.  An entry that leads nowhere any more goes away: its rows
- * may become another's.  So do entries of unlogged tables, which are empty now.
+ * Locks in force again.  An entry that leads nowhere any more goes away.  So do
+ * entries of unlogged tables, which are empty now.
  */
 static void
 restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
@@ -146,7 +153,7 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END || is_lock(e) ||
 		 e->kind == TXN_ENTRY_CREATE_COLUMN) && TxnOps->store_emptied(e->store))
 	{
-		pm_store8(&durable->what, 0);
+		forget_entry(durable);
 		return;
 	}
 	for (row = e->row; is_lock(e) && row < e->row + e->count; row++)
@@ -155,7 +162,7 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	if (valid)
 		p->nentries++;
 	else
-		pm_store8(&durable->what, 0);
+		forget_entry(durable);
 }
 
 /*
@@ -187,7 +194,6 @@ prepared_adopt(Tcb *tcb, uint32 slot)
 	}
 	TxnPreparedOnes[TxnSlots[slot].prepared - 1].nentries = 0;
 	tcb_walk(tcb, slot, false, restore_entry);
-	pm_drain();					/* entries that went away, before their rows are another's */
 	SOFORT_STOP("twophase-adopted");
 }
 
@@ -386,6 +392,25 @@ resolve(TxnPrepared *p)
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 }
 
+/*
+ * What fails half-way another process goes on with.  It finds words stamped or undone,
+ * and flushes none of them: they are durable before it can begin.
+ */
+static void
+resolve_or_leave_durable(TxnPrepared *p)
+{
+	PG_TRY();
+	{
+		resolve(p);
+	}
+	PG_CATCH();
+	{
+		pm_drain();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 void
 txn_resolve_prepared(void)
 {
@@ -401,7 +426,7 @@ txn_resolve_prepared(void)
 			continue;
 		LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
 		if (is_finished(p))
-			resolve(p);
+			resolve_or_leave_durable(p);
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
 	}
 }

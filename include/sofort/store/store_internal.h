@@ -676,6 +676,23 @@ successor_slot(const BlockHeader *block, uint32 index)
 	return p == PM_NULL ? NULL : (uint64 *) pm_deref(p) + index;
 }
 
+/* For undo, which raises no error: where the reference is damaged there are no links. */
+static inline uint64 *
+word_slot_quietly(const PMPtr *vector, uint32 index)
+{
+	uint64	   *words = pm_deref_quietly(*(const volatile PMPtr *) vector);
+
+	return words == NULL ? NULL : words + index;
+}
+
+static inline uint64
+link_read_quietly(const BlockHeader *block, uint32 index)
+{
+	const uint64 *slot = word_slot_quietly(&block->links, index);
+
+	return slot == NULL ? 0 : word_read(slot);
+}
+
 static inline bool
 words_straddle(const RowWords *w)
 {

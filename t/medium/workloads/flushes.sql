@@ -548,5 +548,21 @@ UPDATE vector SET v = 0 WHERE id = 2;
 INSERT INTO q VALUES (468, 1, 'others');
 -- step vector: the first goes on @8 (goes on)
 SELECT 1;
+-- step resolved
+CREATE TABLE resolved (id int PRIMARY KEY, v int) USING sofort;
+-- step resolved: rows
+INSERT INTO resolved SELECT i, i FROM generate_series(1, 5) i;
+-- step resolved: prepared @10
+BEGIN;
+UPDATE resolved SET v = 0 WHERE id < 3;
+INSERT INTO resolved VALUES (6, 6);
+PREPARE TRANSACTION 'resolved';
+-- step resolved: an error behind the stamps @13 (may fail)
+SELECT sofort_test.arm('twophase-stamped', 'error');
+COMMIT PREPARED 'resolved';
+-- step resolved: another goes on @9
+INSERT INTO q VALUES (469, 1, 'others');
+-- step resolved: others
+INSERT INTO q VALUES (470, 1, 'others');
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
