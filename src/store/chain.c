@@ -610,13 +610,9 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 void
 chain_unlink_empty(StoreHeader *header, const RowRef *ref)
 {
-	uint64	   *slot = word_slot_quietly(&ref->block->links, ref->index);
 	RowRef		root;
 
-	if (slot == NULL)
-		return;
-	pm_flush(slot, sizeof(uint64)); /* 0, perhaps, by who was killed */
-	if (!LINK_IS_SET(word_read(slot)) || !walk_to_root(header, ref, &root, true))
+	if (!walk_to_root(header, ref, &root, true))
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
 	if (word_read(&ref->words->begin) == WORD_EMPTY)

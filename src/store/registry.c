@@ -332,12 +332,9 @@ store_startup(void)
 		insert_node(node, header, i, false);
 		node->emptied = emptied;
 	}
-	/* drained by txn_startup() */
+	/* drained by txn_startup(); a start that ends here leaves what a killed one does */
 	if (i < pm_vector_count(&PoolSuper->stores))
-	{
 		arena_refuse_start("stores");
-		pm_drain();
-	}
 }
 
 /*

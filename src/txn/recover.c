@@ -208,7 +208,7 @@ tcb_check_chain(PMPtr *first, bool needed, const char *what, uint64 number)
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("sofort pool: a reference in the %s " UINT64_FORMAT " is damaged", what, number),
 			 errdetail("Nothing needed it any more, and it was removed.  What it led to stays in use.")));
-	pm_store8(link, PM_NULL);
+	*link = PM_NULL;			/* (who finds the damage once more does this once more) */
 	return true;
 }
 

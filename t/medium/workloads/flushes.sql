@@ -469,7 +469,7 @@ DELETE FROM tail WHERE id = 60;
 COMMIT;
 -- step reused: slots come round @13
 DO $$ BEGIN FOR i IN 1..17 LOOP UPDATE q SET v = v WHERE id = 3; ROLLBACK; END LOOP; END $$;
--- step reused: is freed
+-- step reused: is freed @14
 VACUUM reused;
 -- step reused tail: is freed
 VACUUM tail;
@@ -507,6 +507,31 @@ VACUUM q;
 INSERT INTO stale SELECT 10 + i, i FROM generate_series(1, 16) i;
 -- step stale: and of the third
 INSERT INTO stale SELECT 30 + i, i FROM generate_series(1, 16) i;
+-- step led
+CREATE TABLE led (id int PRIMARY KEY, v int) USING sofort;
+-- step led: roots
+INSERT INTO led SELECT i, i FROM generate_series(1, 8) i;
+-- step led: second versions
+UPDATE led SET v = v + 1;
+-- step led: third versions, whose links lead to these
+UPDATE led SET v = v + 1;
+-- step led: they die
+DELETE FROM led;
+-- step led: they are taken apart
+VACUUM led;
+-- step led: time goes by
+INSERT INTO q VALUES (471, 1, 'others');
+-- step led: and more @10
+INSERT INTO q VALUES (472, 1, 'others');
+-- step led: so that it is usable
+VACUUM q;
+-- step led: rows in their places, by one who does not drain @8
+BEGIN;
+INSERT INTO led SELECT 10 + i, i FROM generate_series(1, 24) i;
+-- step led: others
+INSERT INTO q VALUES (473, 1, 'others');
+-- step led: it ends @8
+COMMIT;
 -- step loser
 CREATE TABLE loser (id int PRIMARY KEY, t text) USING sofort;
 -- step loser: rows
