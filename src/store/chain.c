@@ -103,6 +103,10 @@ store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 	return LINK_IS_SET(link) && store_locate(store, LINK_ROW(link), older);
 }
 
+/*
+ * The root of a version's chain, without a descriptor; false if the links lead
+ * nowhere.  Quietly: as damaged references do.
+ */
 static inline bool
 walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool quietly)
 {
@@ -127,7 +131,6 @@ walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool qu
 	return false;
 }
 
-/* The same without a descriptor; false if the links lead nowhere. */
 bool
 chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
 {
