@@ -917,6 +917,7 @@ pm_free_owner(StoreId owner, bool again)
 				slab_free_owner(e, g, owner, again);
 		}
 	}
+	SOFORT_STOP("pmem-owner-slots-freed");
 	if (batch.n > 0)
 		free_batch(&batch);
 	SOFORT_STOP("pmem-owner-freed");

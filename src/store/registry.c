@@ -332,9 +332,15 @@ store_startup(void)
 		insert_node(node, header, i, false);
 		node->emptied = emptied;
 	}
-	/* drained by txn_startup(); a start that ends here leaves what a killed one does */
+	/*
+	 * Drained by txn_startup(), but not if this refuses the pool: then the server may be
+	 * stopped in order, and the next start does not empty again what this one has emptied.
+	 */
 	if (i < pm_vector_count(&PoolSuper->stores))
+	{
 		arena_refuse_start("stores");
+		pm_drain();
+	}
 }
 
 /*

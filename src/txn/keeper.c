@@ -372,11 +372,11 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 	kept_close(k, outcome);
 	tcb_finish_aborted(tcb, k->slot);
 	SOFORT_STOP("kept-undone");
+	txn_drain();				/* before an error: who goes on finds it undone, and flushes nothing */
 	__atomic_store_n(&s->active, false, __ATOMIC_RELEASE);
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	locktable_release(stand_in(k), TopSubTransactionId, 0);
-	txn_drain();
 	/* not flushed: without an open record KEPT means the same, undone once more */
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life);
 	SOFORT_STOP("kept-released");
