@@ -132,16 +132,9 @@ is_lock(const TxnEntry *e)
 	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
 }
 
-/* Durably, before its rows are another's; who goes on after an error does not see it. */
-static void
-forget_entry(TcbEntry *durable)
-{
-	pm_store8_persist(&durable->what, 0);
-}
-
 /*
- * Locks in force again.  An entry that leads nowhere any more goes away.  So do
- * entries of unlogged tables, which are empty now.
+ * Locks in force again.  An entry that leads nowhere any more goes away: its rows
+ * may become another's.  So do entries of unlogged tables, which are empty now.
  */
 static void
 restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
@@ -153,7 +146,7 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END || is_lock(e) ||
 		 e->kind == TXN_ENTRY_CREATE_COLUMN) && TxnOps->store_emptied(e->store))
 	{
-		forget_entry(durable);
+		pm_store8(&durable->what, 0);
 		return;
 	}
 	for (row = e->row; is_lock(e) && row < e->row + e->count; row++)
@@ -162,12 +155,13 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 	if (valid)
 		p->nentries++;
 	else
-		forget_entry(durable);
+		pm_store8(&durable->what, 0);
 }
 
 /*
  * A transaction that was prepared before the restart.  By the first backend that
- * touches sofort, under TXN_LWLOCK_RESOLVE; repeated if memory was short.
+ * touches sofort, under TXN_LWLOCK_RESOLVE; repeated if memory was short.  The caller
+ * drains in any case: entries that went away, before their rows are another's.
  */
 void
 prepared_adopt(Tcb *tcb, uint32 slot)

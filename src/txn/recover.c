@@ -457,6 +457,10 @@ end_resolving(void)
 	pm_drain();					/* before the commit log may be truncated */
 }
 
+/*
+ * Row locks of what is prepared come when nobody else's words are in the way any more.
+ * Also of those that were finished since: they are resolved as all others that are.
+ */
 static void
 resolve_slots(void)
 {
@@ -465,6 +469,13 @@ resolve_slots(void)
 	{
 		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
+		{
+			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+			if (TCB_STATE(tcb->state) == TCB_TWO_PHASE)
+				prepared_adopt(tcb, (uint32) slot);
+		}
 	}
 	PG_CATCH();
 	{
@@ -478,8 +489,6 @@ resolve_slots(void)
 void
 txn_resolve_leftovers(void)
 {
-	uint64		slot;
-
 	if (unlikely(TxnShmem == NULL))
 		pool_require();			/* not preloaded */
 	if (likely(!*(volatile bool *) &TxnShmem->leftovers))
@@ -498,18 +507,6 @@ txn_resolve_leftovers(void)
 		check_ids();
 		mark_commit_log();
 		resolve_slots();
-
-		/*
-		 * Their row locks, when nobody else's words are in the way any more.  Also of
-		 * those that were finished since: they are resolved as all others that are.
-		 */
-		for (slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
-		{
-			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
-
-			if (TCB_STATE(tcb->state) == TCB_TWO_PHASE)
-				prepared_adopt(tcb, (uint32) slot);
-		}
 		TxnShmem->resolved = true;
 	}
 	if (TxnShmem->leftovers && !kept_adopt())
