@@ -1,6 +1,7 @@
 # Unlogged tables: empty after a crash of the server or of one backend, with all
 # their indexes, whatever was under way, and also if the start that empties them
-# is killed; whole after a clean shutdown. As heap beside them.
+# is killed; whole after a clean shutdown, which tells nothing of what PostgreSQL
+# did before: it may have recovered without sofort. As heap beside them.
 use strict;
 use warnings;
 
@@ -97,6 +98,111 @@ foreach my $point ('prepare-durable', 'commit-stamped', $ENV{SOFORT_LONG} ? ('pr
 	state_is(2700, "after $point, filled again");
 	$node->safe_psql('postgres', 'DELETE FROM s; DELETE FROM h');
 }
+
+# PostgreSQL recovers, and empties btree indexes, in a run that cannot use the pool or does not load
+# sofort; it is stopped in order, and the next start reads that the server was shut down
+my $space = $node->basedir . '/space';
+mkdir $space;
+$node->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '$space'");
+$node->safe_psql('postgres', 'CREATE DATABASE elsewhere TABLESPACE space');
+my @places = (['postgres', 's'], ['postgres', 's_space'], ['elsewhere', 's_moved'], ['elsewhere', 's_default']);
+$node->safe_psql($_->[0], "CREATE EXTENSION IF NOT EXISTS sofort; CREATE UNLOGGED TABLE $_->[1] (i int PRIMARY KEY, t text, n int) USING sofort TABLESPACE "
+	  . ($_->[1] eq 's_space' ? 'space' : 'pg_default') . "; CREATE INDEX ON $_->[1] (n)")
+  foreach @places[1 .. 2];
+$node->safe_psql('elsewhere', 'CREATE UNLOGGED TABLE s_default (i int PRIMARY KEY, t text, n int) USING sofort; CREATE INDEX ON s_default (n)');
+
+sub fill_places
+{
+	$node->safe_psql('postgres', "DELETE FROM h; INSERT INTO h SELECT i, 'text', 1 FROM generate_series(1, 500) i");
+	$node->safe_psql($_->[0], "DELETE FROM $_->[1]; INSERT INTO $_->[1] SELECT i, 'text', 1 FROM generate_series(1, 500) i")
+	  foreach @places;
+	return;
+}
+
+sub places_hold
+{
+	my ($rows, $what) = @_;
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM h'), $rows, "$what: heap table");
+	foreach my $place (@places)
+	{
+		my ($database, $table) = @$place;
+		is( join(' ', map { $node->safe_psql($database, $_) } (
+					"SELECT count(*) FROM $table",
+					"SET enable_seqscan = off; SELECT count(*) FROM $table WHERE n = 1",
+					"SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM $table WHERE i >= 0")),
+			"$rows $rows $rows", "$what: $table, sequentially and by its indexes");
+	}
+	is($node->verify_problems, '', "$what: verify");
+	return;
+}
+
+my %unusable = (
+	'pool is away' => [
+		sub { rename($node->pool_file, $node->pool_file . '.away') or die $! },
+		sub { rename($node->pool_file . '.away', $node->pool_file) or die $! } ],
+	'sofort is not loaded' => [
+		sub { $node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n") },
+		sub { $node->append_conf('postgresql.conf', "shared_preload_libraries = 'sofort'\n") } ]);
+foreach my $case (sort keys %unusable)
+{
+	my ($begin, $end) = @{ $unusable{$case} };
+
+	fill_places();
+	$node->stop;
+	$begin->();
+	$node->start;
+	$node->stop;
+	$end->();
+	$node->start;
+	places_hold(500, "no crash, $case");
+
+	$node->kill9;
+	$begin->();
+	$node->start;
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM h'), '0', "$case: heap table after the crash");
+	$node->stop;
+	$end->();
+	# and killed while it empties the first table, before PostgreSQL has written that it runs
+	$node->arm_at_start('store-reset-begun', 'kill');
+	$node->spawn;
+	ok($node->reap, "$case: killed at store-reset-begun");
+	$node->start;
+	places_hold(0, $case);
+	$node->stop;
+	$node->start;
+	places_hold(0, "$case, and a clean restart");
+	fill_places();
+	$node->stop;
+	$node->start;
+	places_hold(500, "$case, filled again, and a clean restart");
+}
+is($node->safe_psql('postgres', 'SELECT count(*) FROM perm'), '1', 'a permanent table has its row');
+
+# tables that are rewritten, truncated and copied with their database; one that was never filled keeps
+# what was asked for its columns
+$node->safe_psql('postgres', q{
+	ALTER TABLE s ALTER n TYPE bigint;
+	TRUNCATE s_space; INSERT INTO s_space VALUES (1, 'truncated', 1);
+	CREATE UNLOGGED TABLE unfilled (t text) USING sofort;
+	SELECT sofort.set_dictionary_placement('unfilled', 't', 'pmem')});
+$node->safe_psql('postgres', "CREATE DATABASE copied_$_ TEMPLATE elsewhere STRATEGY $_") foreach ('wal_log', 'file_copy');
+$node->safe_psql('elsewhere', 'ALTER TABLE s_moved SET TABLESPACE space');
+$node->safe_psql('postgres', 'ALTER DATABASE elsewhere SET TABLESPACE pg_default');
+$node->restart;
+is($node->safe_psql('postgres', 'SELECT count(*), (SELECT t FROM s_space) FROM s'), '500|truncated', 'rewritten and truncated, clean restart');
+is($node->safe_psql($_, 'SELECT (SELECT count(*) FROM s_moved), (SELECT count(*) FROM s_default)'), '500|500', "$_, clean restart")
+  foreach ('elsewhere', 'copied_wal_log', 'copied_file_copy');
+is($node->safe_psql('postgres', q{SELECT sofort_test.placements_asked('unfilled')}), '1:pmem ', 'a table that was never filled');
+$node->kill9;
+$unusable{'pool is away'}[0]->();
+$node->start;
+$node->stop;
+$unusable{'pool is away'}[1]->();
+$node->start;
+is($node->safe_psql($_, 'SELECT (SELECT count(*) FROM s_moved), (SELECT count(*) FROM s_default)'), '0|0', "$_, crash and a start that cannot use the pool")
+  foreach ('elsewhere', 'copied_wal_log', 'copied_file_copy');
+$node->safe_psql('postgres', "DROP DATABASE $_") foreach ('elsewhere', 'copied_wal_log', 'copied_file_copy');
+$node->safe_psql('postgres', 'DROP TABLE s_space, unfilled; DROP TABLESPACE space');
 
 # an index of which ALTER INDEX says that it is to lie in the pool: such a tree would outlive the table's rows
 $node->safe_psql('postgres', q{CREATE UNLOGGED TABLE placed (a int UNIQUE, b int) USING sofort; ALTER INDEX placed_a_key SET (placement = pmem)});

@@ -50,6 +50,7 @@ my @moments = (
 	[ 'flushes', 'resolved: an error', 'resolved: others', 'txn/prepared.c:resolve_or_leave_durable:drain:1' ],
 	[ 'kept', 'create', 'zero 6', 'store/garbage.c:garbage_collect:drain:1' ],
 	[ 'lives', 'finished: nor', 'last', 'txn/prepared.c:resolve:flush:1', 'txn/prepared.c:resolve:drain:1' ],
+	[ 'disk', 'in the place of one', 'and the last', 'store/row.c:prepare_successor:flush:2' ],
 	[ 'corners', 'prepared with locks', 'commit prepared with', 'txn/write_set.c:txn_store_carried_lock:flush:1' ],
 	[ 'corners', 'taken back', 'undone', 'txn/commit.c:durable_error_context:drain:1' ],
 );
@@ -87,7 +88,7 @@ my @recoveries = (
 	[ 'flushes', 'links: second', 'txn/tcb.c:txn_publish_state:flush:1', '', '',
 		'txn/recover.c:persist_tcbs:flush:1', 'txn/recover.c:persist_tcbs:drain:1' ],
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'collated',
-		'store/registry.c:set_state:flush:1' ],
+		'store/registry.c:set_state:flush:1', 'store/registry.c:set_state:drain:1' ],
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'rebuilt',
 		'store/row.c:store_make_root_durable:flush:1',
 		'indexam/tree_open.c:tree_complete:flush:1', 'indexam/tree_open.c:tree_complete:drain:1' ],

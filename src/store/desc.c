@@ -277,6 +277,9 @@ open_slowly(Relation rel, OpenEntry *entry)
 		if (store_metadata_problem(node->header, problem, sizeof(problem)))
 			raise_damaged(rel, problem);
 	}
+	/* before anything is put into a store that the start has emptied */
+	if (store_flags(node->header) & STORE_UNLOGGED)
+		store_mark_unlogged_file(locator);
 	local = desc == NULL ? make_local(node) : desc->local;
 	if (local->stale || local->cxt == NULL ||
 		!equalTupleDescs(local->tupdesc, RelationGetDescr(rel)))

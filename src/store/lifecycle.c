@@ -11,9 +11,11 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_tablespace.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
+#include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 #include "utils/syscache.h"
@@ -98,6 +100,83 @@ store_drop_at_commit(const RelFileLocator *locator)
 	}
 	txn_begin_write();
 	txn_log(node->id, TXN_ENTRY_DROP_STORE, 0, 1);
+}
+
+/*
+ * The file of an unlogged table has a page, of zeros, until PostgreSQL puts a copy
+ * of the empty init fork in its place.  Not flushed here: a checkpoint does it, and
+ * without one there was no clean shutdown.
+ */
+void
+store_mark_unlogged_file(const RelFileLocator *locator)
+{
+	static const char page[BLCKSZ] pg_attribute_aligned(4096);
+	SMgrRelation smgr = smgropen(*locator, INVALID_PROC_NUMBER);
+
+	if (smgrnblocks(smgr, MAIN_FORKNUM) == 0)
+		smgrextend(smgr, MAIN_FORKNUM, 0, (char *) page, false);
+}
+
+/* Is it the default tablespace of the database?  Only there its directory has PG_VERSION. */
+static bool
+holds_database(Oid spc_oid, Oid db_oid)
+{
+	char	   *directory = GetDatabasePath(db_oid, spc_oid);
+	char	   *version = psprintf("%s/PG_VERSION", directory);
+	struct stat st;
+	bool		found = stat(version, &st) == 0;
+
+	pfree(version);
+	pfree(directory);
+	return found;
+}
+
+/* Without the catalog; InvalidOid: it is not mounted. */
+static Oid
+default_tablespace_at_start(Oid db_oid)
+{
+	DIR		   *dir;
+	struct dirent *entry;
+	Oid			found = InvalidOid;
+
+	if (holds_database(DEFAULTTABLESPACE_OID, db_oid))
+		return DEFAULTTABLESPACE_OID;
+	dir = AllocateDir("pg_tblspc");
+	while (!OidIsValid(found) && (entry = ReadDirExtended(dir, "pg_tblspc", LOG)) != NULL)
+	{
+		Oid			spc_oid = (Oid) strtoul(entry->d_name, NULL, 10);
+
+		if (OidIsValid(spc_oid) && holds_database(spc_oid, db_oid))
+			found = spc_oid;
+	}
+	FreeDir(dir);
+	return found;
+}
+
+/*
+ * Has PostgreSQL reset the file of an unlogged table, and nobody opened the table
+ * since?  At a start, before PostgreSQL recovers.  (What is not there tells nothing:
+ * its tablespace may not be mounted, or a DROP has not reached the store.)
+ */
+bool
+store_file_was_reset(const RelFileLocator *key)
+{
+	Oid			spc_oid = locator_spc(key);
+	char	   *directory;
+	char	   *path;
+	struct stat st;
+	bool		reset;
+
+	if (!OidIsValid(spc_oid))
+		spc_oid = default_tablespace_at_start(locator_db(key));
+	if (!OidIsValid(spc_oid))
+		return false;
+	directory = GetDatabasePath(locator_db(key), spc_oid);
+	path = psprintf("%s/%u", directory, locator_number(key));
+	reset = stat(path, &st) == 0 && st.st_size < BLCKSZ;
+	pfree(path);
+	pfree(directory);
+	return reset;
 }
 
 /* Made in an earlier life: of those, no transaction is open any more. */

@@ -97,6 +97,17 @@ same_locator(const RelFileLocator *a, const RelFileLocator *b)
 		locator_spc(a) == locator_spc(b);
 }
 
+static RelFileLocator
+key_of_header(const StoreHeader *header)
+{
+	RelFileLocator key;
+
+	locator_spc(&key) = header->spc_oid;
+	locator_db(&key) = header->db_oid;
+	locator_number(&key) = header->rel_number;
+	return key;
+}
+
 /* The caller holds the registry lock, or is the postmaster at start. */
 static void
 insert_node(StoreNode *node, StoreHeader *header, uint64 slot, bool this_life)
@@ -110,9 +121,7 @@ insert_node(StoreNode *node, StoreHeader *header, uint64 slot, bool this_life)
 	if (store_identity_problem(header) == NULL)
 		node->id = store_id_of(header);
 	node->damage = store_header_problem(header);
-	locator_spc(&node->key) = header->spc_oid;
-	locator_db(&node->key) = header->db_oid;
-	locator_number(&node->key) = header->rel_number;
+	node->key = key_of_header(header);
 	node->header = header;
 	node->slot = slot;
 	node->this_life = this_life;
@@ -234,15 +243,21 @@ server_has_crashed(void)
 
 /*
  * PostgreSQL empties the indexes of an unlogged table after a crash, so the table
- * must be empty, too.  What write sets say of its rows leads nowhere then.  What
- * it held is not looked at: a crash may have left this half done.
+ * must be empty, too; also if it did so in a run that could not use the pool, of
+ * which the table's file tells.  What write sets say of its rows leads nowhere then.
+ * What it held is not looked at: a crash may have left this half done.
  */
 static bool
-reset_unlogged(StoreHeader *header)
+reset_unlogged(StoreHeader *header, bool crashed)
 {
+	RelFileLocator key;
+
 	if (store_identity_problem(header) != NULL || header->state != STORE_LIVE ||
 		!PM_SEALED16_RIGHT((uint32) header->flag_word) ||
 		(store_flags(header) & STORE_UNLOGGED) == 0)
+		return false;
+	key = key_of_header(header);
+	if (!crashed && !store_file_was_reset(&key))
 		return false;
 	if (!is_empty_store(header))
 	{
@@ -302,7 +317,7 @@ store_startup(void)
 			continue;
 		}
 		header = pm_allocated_size(*slot) < sizeof(StoreHeader) ? NULL : pm_deref_quietly(*slot);
-		emptied = crashed && header != NULL && reset_unlogged(header);
+		emptied = header != NULL && reset_unlogged(header, crashed);
 		problem = header == NULL ? "reference to the header is damaged" :
 			store_header_problem(header);
 		if (problem != NULL)
@@ -332,15 +347,9 @@ store_startup(void)
 		insert_node(node, header, i, false);
 		node->emptied = emptied;
 	}
-	/*
-	 * Drained by txn_startup(), but not if this refuses the pool: then the server may be
-	 * stopped in order, and the next start does not empty again what this one has emptied.
-	 */
+	/* (drained by txn_startup(), or done again by the next start, if this one refuses the pool) */
 	if (i < pm_vector_count(&PoolSuper->stores))
-	{
 		arena_refuse_start("stores");
-		pm_drain();
-	}
 }
 
 /*

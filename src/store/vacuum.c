@@ -270,8 +270,9 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	for (i = first; i < list->n; i++)
 		space_before_free(store, list->rows[i] / SOFORT_BLOCK_ROWS);
 	pm_store8(&root->words->begin, WORD_EMPTY);
+	/* (flushed by whoever uses the row next; nobody follows the link of an EMPTY one) */
 	if (link_slot(root->block, root->index) != NULL)
-		pm_store8(link_slot(root->block, root->index), 0);
+		__atomic_store_n(link_slot(root->block, root->index), 0, __ATOMIC_RELEASE);
 	LWLockRelease(chain_lock(store->id, root->row));
 }
 

@@ -3,9 +3,9 @@
  * ddl.c
  *	  Creation, truncation and moving of stores; sizes.
  *
- * The main fork of a sofort table exists and stays empty: it reserves the
- * number, is unlinked transactionally, and tells a store whose CREATE was lost
- * in a crash from one in use.
+ * The main fork of a sofort table exists: it reserves the number, is unlinked
+ * transactionally, and tells a store whose CREATE was lost in a crash from one in
+ * use.  It stays empty, or has one page of zeros if the table is unlogged.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,8 +51,8 @@ same_locator(const RelFileLocator *a, const RelFileLocator *b)
 }
 
 /*
- * The (empty) file of a store, and the store.  An init fork, which is empty, too,
- * makes the file of an unlogged table one that PostgreSQL resets after a crash.
+ * The file of a store, and the store.  An init fork, which is empty, makes the
+ * file of an unlogged table one that PostgreSQL resets after a crash.
  */
 static void
 create_storage(Relation rel, const RelFileLocator *locator, char persistence)
@@ -64,6 +64,7 @@ create_storage(Relation rel, const RelFileLocator *locator, char persistence)
 		smgrcreate(smgr, INIT_FORKNUM, false);
 		log_smgrcreate(locator, INIT_FORKNUM);
 		smgrimmedsync(smgr, INIT_FORKNUM);
+		store_mark_unlogged_file(locator);
 	}
 	smgrclose(smgr);
 	(void) store_create(rel, locator, persistence == RELPERSISTENCE_UNLOGGED);

@@ -175,9 +175,10 @@ group_workout(void)
 	crowded = true;
 	for (int round = 0; round < 300; round++)
 	{
-		void		(*operation) (void) = round % 3 == 2 ? op_free_group : op_group;
+		bool		frees = round % 3 == 2;
 
-		if (run_until(operation, 1 + round % 12))
+		/* (each of its links that is zeroed is an event) */
+		if (run_until(frees ? op_free_group : op_group, 1 + random_below(frees ? 12 + GROUP : 12)))
 			continue;
 		if (random_below(4) == 0)
 			recover();			/* all were killed; the power fails later */
@@ -247,6 +248,12 @@ recovery_workout(void)
 				check_model();
 				if (nth % 4 == 0)
 					take_anew();
+				else if (nth % 2 == 1)
+				{
+					/* what the start has done is durable */
+					medium_cut(SURVIVES_NOTHING);
+					recover();
+				}
 			}
 		}
 	}
@@ -256,14 +263,16 @@ recovery_workout(void)
 static void
 test_lost_group_calls(void **state)
 {
-	medium_lose_calls("pmem/alloc.c:pm_publish_many:drain:2,pmem/alloc.c:pm_publish_many:flush:1",
+	medium_lose_calls("pmem/alloc.c:carry_out:drain:2,pmem/alloc.c:pm_publish_many:drain:2,"
+					  "pmem/alloc.c:pm_publish_many:flush:1",
 					  model_begin, group_workout);
 }
 
 static void
 test_lost_marks(void **state)
 {
-	medium_lose_calls("pmem/slab.c:slab_take:flush:2", model_begin, marks_workout);
+	medium_lose_calls("pmem/slab.c:make_slab:drain:2,pmem/slab.c:slab_take:flush:2", model_begin,
+					  marks_workout);
 }
 
 static void

@@ -598,7 +598,7 @@ medium_lose_each_call(const char *files, const char *argued, int (*begin) (void 
 	assert_true(tried > 0);
 }
 
-#define LOSS_SEEDS	10
+#define LOSS_SEEDS	20
 
 void
 medium_lose_calls(const char *calls, int (*begin) (void **state), void (*workout) (void))

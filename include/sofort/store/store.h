@@ -271,6 +271,9 @@ extern void store_clone_database(Oid from_db, Oid to_db);
 /* DROP DATABASE has committed. */
 extern int	store_drop_database(Oid db_oid, bool also_new);
 
+/* Tells PostgreSQL's reset of an unlogged table's file from the file of a table in use. */
+extern void store_mark_unlogged_file(const RelFileLocator *locator);
+
 /* Stores whose file no longer exists (crashed CREATE): drop them. Returns how
  * many.  Called by VACUUM now and then and by sofort.verify_pool's caller. */
 extern int	store_collect_orphans(void);

@@ -123,3 +123,36 @@ VACUUM d;
 UPDATE wide SET a = a + 1 WHERE id = 9;
 -- step and in another @9
 UPDATE wide SET a = a + 1 WHERE id = 10;
+
+-- A version without an index entry of its own, which nobody sees any more, leaves its place to another
+-- row's next version: the medium has the dead one there until that is made ready.
+-- step a table of its own
+CREATE TABLE succeeded (id int PRIMARY KEY, v int) USING sofort;
+-- step its rows
+INSERT INTO succeeded SELECT i, 0 FROM generate_series(1, 6) i;
+-- step versions of one row
+BEGIN;
+UPDATE succeeded SET v = 1 WHERE id = 1;
+UPDATE succeeded SET v = 2 WHERE id = 1;
+UPDATE succeeded SET v = 3 WHERE id = 1;
+UPDATE succeeded SET v = 4 WHERE id = 1;
+UPDATE succeeded SET v = 5 WHERE id = 1;
+COMMIT;
+-- step one of each other
+UPDATE succeeded SET v = 1 WHERE id > 1;
+-- step nobody sees the dead ones
+VACUUM succeeded;
+-- step others come and go
+INSERT INTO d VALUES (301, 1, 'others', 1);
+-- step and again @10
+INSERT INTO d VALUES (302, 1, 'others', 1);
+-- step their places are free
+VACUUM succeeded;
+-- step in the place of one @9
+UPDATE succeeded SET v = 2 WHERE id = 2;
+-- step of another @9
+UPDATE succeeded SET v = 2 WHERE id = 3;
+-- step of the third @9
+UPDATE succeeded SET v = 2 WHERE id = 4;
+-- step and the last @9
+UPDATE succeeded SET v = 2 WHERE id = 5;
