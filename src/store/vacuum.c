@@ -244,8 +244,8 @@ list_add(RowList *list, uint64 row)
 }
 
 /*
- * Take a dead chain apart: its rows into the list, its root EMPTY and without a
- * link, both flushed.  Nobody can reach it any more but by its row ids.  Under
+ * Take a dead chain apart: its rows into the list, its root EMPTY, flushed, and
+ * without a link.  Nobody can reach it any more but by its row ids.  Under
  * the chain lock: updaters collect the dead versions of any chain (garbage.c).
  */
 static void
