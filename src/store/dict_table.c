@@ -442,6 +442,31 @@ store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement pl
 }
 
 /*
+ * A session that was killed may have set placements and not drained them: they are
+ * durable before anybody in this life sees them.  Structure lock, before the store is
+ * used for the first time.
+ */
+void
+dict_flush_found_placements(const StoreHeader *header)
+{
+	uint64		i;
+
+	if (pm_found_is_durable())
+		return;
+	for (i = 0; i < pm_vector_count(&header->columns); i++)
+	{
+		const ColumnHeader *c = column_get(header, i);
+		const DictionaryHeader *d = c->dictionary == PM_NULL ? NULL :
+			pm_deref_quietly(c->dictionary);
+
+		pm_flush(&c->dict_placement, 1);
+		if (d != NULL)
+			pm_flush(&d->placement, sizeof(d->placement));
+	}
+	pm_drain();
+}
+
+/*
  * A store that nobody knows yet: its columns are to be as those of another one.
  * Flushed; the commit that makes it known drains.
  */

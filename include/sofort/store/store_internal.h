@@ -560,6 +560,7 @@ shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
 /* ---- dictionary.c ---- */
 extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column, NoRoom *why);
 extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary, int flags);
+extern void dict_flush_found_placements(const StoreHeader *header);
 #define DICT_FULL		PG_UINT32_MAX
 extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len,
 							  uint64 limit, uint64 own_rows);
