@@ -449,21 +449,25 @@ store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement pl
 void
 dict_flush_found_placements(const StoreHeader *header)
 {
-	uint64		i;
+	bool		any = false;
 
 	if (pm_found_is_durable())
 		return;
-	for (i = 0; i < pm_vector_count(&header->columns); i++)
+	for (uint64 i = 0; i < pm_vector_count(&header->columns); i++)
 	{
 		const ColumnHeader *c = column_get(header, i);
-		const DictionaryHeader *d = c->dictionary == PM_NULL ? NULL :
-			pm_deref_quietly(c->dictionary);
+		const DictionaryHeader *d;
 
+		if (c->dict_placement == 0)
+			continue;			/* nor has it a dictionary */
+		any = true;
 		pm_flush(&c->dict_placement, 1);
+		d = c->dictionary == PM_NULL ? NULL : pm_deref_quietly(c->dictionary);
 		if (d != NULL)
 			pm_flush(&d->placement, sizeof(d->placement));
 	}
-	pm_drain();
+	if (any)
+		pm_drain();
 }
 
 /*

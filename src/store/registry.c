@@ -506,7 +506,7 @@ registry_attach(StoreNode *node)
 	LWLockAcquire(structure_lock(node->id), LW_EXCLUSIVE);
 	if (node->shared == NULL)
 	{
-		if (!node->this_life)
+		if (!node->this_life && node->damage == NULL)
 			dict_flush_found_placements(node->header);
 		shared = arena_alloc(sizeof(StoreShared), ARENA_ZERO);
 		shared->id = node->id;

@@ -560,7 +560,6 @@ shape_align(uint8 encoding, uint8 width, const ColumnHeader *c)
 /* ---- dictionary.c ---- */
 extern DictionaryHeader *dictionary_create(StoreHeader *header, uint64 column, NoRoom *why);
 extern DictIndex *dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary, int flags);
-extern void dict_flush_found_placements(const StoreHeader *header);
 #define DICT_FULL		PG_UINT32_MAX
 extern uint32 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len,
 							  uint64 limit, uint64 own_rows);
@@ -589,6 +588,9 @@ extern bool dictionary_find_absent(StoreShared *shared, DictIndex *index);
 extern bool dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use,
 							  uint32 nunused);
 extern void dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n);
+
+/* ---- dict_table.c ---- */
+extern void dict_flush_found_placements(const StoreHeader *header);
 
 /* ---- dict_vacuum.c ---- */
 extern void dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref,
