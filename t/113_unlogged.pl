@@ -143,25 +143,31 @@ my %unusable = (
 	'sofort is not loaded' => [
 		sub { $node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n") },
 		sub { $node->append_conf('postgresql.conf', "shared_preload_libraries = 'sofort'\n") } ]);
-foreach my $case (sort keys %unusable)
+
+# The server is down. A run in which nobody uses the pool, stopped in order
+sub run_without_pool
 {
+	my ($case, $heap_rows, $when) = @_;
 	my ($begin, $end) = @{ $unusable{$case} };
 
-	fill_places();
-	$node->stop;
 	$begin->();
 	$node->start;
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM h'), $heap_rows, "$case: heap table $when");
 	$node->stop;
 	$end->();
+	return;
+}
+
+foreach my $case (sort keys %unusable)
+{
+	fill_places();
+	$node->stop;
+	run_without_pool($case, 500, 'without a crash');
 	$node->start;
 	places_hold(500, "no crash, $case");
 
 	$node->kill9;
-	$begin->();
-	$node->start;
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM h'), '0', "$case: heap table after the crash");
-	$node->stop;
-	$end->();
+	run_without_pool($case, 0, 'after the crash');
 	# and killed while it empties the first table, before PostgreSQL has written that it runs
 	$node->arm_at_start('store-reset-begun', 'kill');
 	$node->spawn;
@@ -194,10 +200,7 @@ is($node->safe_psql($_, 'SELECT (SELECT count(*) FROM s_moved), (SELECT count(*)
   foreach ('elsewhere', 'copied_wal_log', 'copied_file_copy');
 is($node->safe_psql('postgres', q{SELECT sofort_test.placements_asked('unfilled')}), '1:pmem ', 'a table that was never filled');
 $node->kill9;
-$unusable{'pool is away'}[0]->();
-$node->start;
-$node->stop;
-$unusable{'pool is away'}[1]->();
+run_without_pool('pool is away', 0, 'after another crash');
 $node->start;
 is($node->safe_psql($_, 'SELECT (SELECT count(*) FROM s_moved), (SELECT count(*) FROM s_default)'), '0|0', "$_, crash and a start that cannot use the pool")
   foreach ('elsewhere', 'copied_wal_log', 'copied_file_copy');
