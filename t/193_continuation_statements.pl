@@ -128,7 +128,7 @@ sub check_locks
 	return;
 }
 
-my @todo = ();		# statements to be run again
+my @unfinished = ();		# statements to be run again
 foreach my $k (0 .. $#kinds)
 {
 	my ($kind, $statement, $must) = @{ $kinds[$k] };
@@ -143,19 +143,19 @@ foreach my $k (0 .. $#kinds)
 		my $nth = $middle[$k]{$point} // 2;
 		my $what = "$kind, killed at $point, $nth";
 		my ($out, $err) = client('BEGIN', "SELECT 'finished', statements FROM sofort.resume_transaction('$token')",
-			@todo, $contents, "SELECT sofort_test.arm('$point', 'kill', $nth)", $statement);
+			@unfinished, $contents, "SELECT sofort_test.arm('$point', 'kill', $nth)", $statement);
 		ok($node->reap, $what) or do { diag("$out$err"); BAIL_OUT('the transaction is gone'); };
 		$node->start;
 		my ($n) = $out =~ /^finished\|(\d+)$/m;
 		my ($is) = $out =~ /^(\w{32})$/m;
 		is($n, $finished, "$what: statements that were finished");
 		is($is, $after[$k], "$what: rows that it sees");
-		$finished += @todo + 2;
-		@todo = ();
+		$finished += @unfinished + 2;
+		@unfinished = ();
 		is(sql($contents), $after[0], "$what: others see nothing");
 		check_locks($what, $k);
 	}
-	@todo = ($statement);
+	@unfinished = ($statement);
 }
 
 my ($out, $err) = client('BEGIN', "SELECT 'finished', statements FROM sofort.resume_transaction('$token')", $contents, 'COMMIT');
