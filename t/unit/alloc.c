@@ -74,6 +74,22 @@ marks_workout(void)
 		}
 }
 
+/*
+ * What a failed transaction has settled is not drained yet when another process frees
+ * its rows' values and stores its own in their place.
+ */
+static void
+failed_rows_workout(void)
+{
+	crowded = true;
+	for (int round = 0; round < 20; round++)
+		for (uint64 nth = 1; !run_until(op_failed_rows, nth); nth++)
+		{
+			medium_cut(SURVIVES_SOMETHING);
+			recover();
+		}
+}
+
 static void
 test_marks_of_the_gone(void **state)
 {
@@ -273,6 +289,12 @@ test_lost_marks(void **state)
 {
 	medium_lose_calls("pmem/slab.c:make_slab:drain:2,pmem/slab.c:slab_take:flush:2", model_begin,
 					  marks_workout);
+}
+
+static void
+test_lost_release(void **state)
+{
+	medium_lose_calls("pmem/alloc.c:pm_release_reservations:drain:1", model_begin, failed_rows_workout);
 }
 
 static void
@@ -742,6 +764,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_kill_then_cut, model_begin, model_end),
 		cmocka_unit_test(test_lost_group_calls),
 		cmocka_unit_test(test_lost_marks),
+		cmocka_unit_test(test_lost_release),
 		cmocka_unit_test(test_lost_recovery_calls),
 		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test_setup_teardown(test_slab_borders, model_begin, model_end),

@@ -483,7 +483,7 @@ op_rows(void)
  * Rows are stored, then more is asked for than there are intents, and refused; the abort
  * has nothing to give back. Another process frees what the rows have, and takes it.
  */
-static void
+void
 op_failed_rows(void)
 {
 	StoreId		owner = after.owner[random_below(OWNERS)];

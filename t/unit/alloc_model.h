@@ -81,6 +81,7 @@ extern const int noperations;
 extern Operation random_operation(void);
 extern void op_publish(void);
 extern void op_rows(void);
+extern void op_failed_rows(void);
 extern void op_group(void);
 extern void op_free(void);
 extern void op_free_batch(void);
