@@ -143,10 +143,17 @@ clean_workspace()
 	rm -rf "$W" "${SOFORT_POOL_DIR:-}"
 }
 
-# The pool wants tmpfs; a small one (64 MB in many containers) will not do.
+# The pool wants tmpfs; a small one (64 MB in many containers) will not do.  SOFORT_POOLS:
+# a directory on another medium, which a bench is told to use.
 choose_pool_dir()
 {
 	local need=${1:-2000} free
+	if [ -n "${SOFORT_POOLS:-}" ]; then
+		SOFORT_POOL_DIR=$(mktemp -d "$SOFORT_POOLS/sofort.XXXXXX") || die 1 "cannot create a directory in $SOFORT_POOLS"
+		SOFORT_POOL_MEDIUM=$(findmnt -n -r -o FSTYPE,OPTIONS -T "$SOFORT_POOLS") || die 1 "cannot find out what $SOFORT_POOLS lies on"
+		chmod 755 "$SOFORT_POOL_DIR"
+		return 0
+	fi
 	free=$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $1 == "tmpfs" { print $4 }')
 	if [ "${free:-0}" -ge "$need" ] && [ -w /dev/shm ]; then
 		SOFORT_POOL_DIR=$(mktemp -d /dev/shm/sofort.XXXXXX) || die 1 "cannot create a directory in /dev/shm"
@@ -165,6 +172,15 @@ start_power_switch()
 	"$TOP/scripts/power_switch" "$W/power" "$1" >"$W/log/power_switch.log" 2>&1 &
 	power_switch=$!
 	SOFORT_POWER_SWITCH=$W/power
+}
+
+# absolute PATH: of the caller, also in enter_workspace's second run
+absolute()
+{
+	case "$1" in
+		/*) readlink -m "$1" ;;
+		*) readlink -m "${SOFORT_CALLER_DIR:-$PWD}/$1" ;;
+	esac
 }
 
 # keep_directory DIR: what enter_workspace's second run shall find and may write to

@@ -8,7 +8,8 @@
  *		SECONDS.  A client whose server is gone waits until the parent's probe
  *		has connected again, connects, prepares and goes on, with the mix
  *		AFTER ("-": the same).  PROGRESS: SQL that returns a number; the parent
- *		asks it after the crash until it is 0.
+ *		asks it after the crash until it is 0.  With CLIENT_PROCESSORS=N in the
+ *		environment clients and their sessions run on the first N processors.
  *
  *	client progress CONNINFO SQL SECONDS
  *		connects as soon as that works and asks SQL until it says 0: the event
@@ -30,7 +31,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#define _GNU_SOURCE				/* sched_setaffinity */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -220,6 +223,34 @@ number(int row, int column)
 
 /* ---- one client ---- */
 
+/* Of those that this machine lets us use; 0: all */
+static int	client_processors = 0;
+
+/* pid 0: this process.  One that is gone meanwhile is found out by its client. */
+static void
+keep_on_processors(pid_t pid)
+{
+	cpu_set_t	all;
+	cpu_set_t	ours;
+	int			n = 0;
+
+	if (client_processors == 0)
+		return;
+	if (sched_getaffinity(getppid(), sizeof(all), &all) != 0)
+		fail("sched_getaffinity: %s", strerror(errno));
+	CPU_ZERO(&ours);
+	for (int i = 0; i < CPU_SETSIZE && n < client_processors; i++)
+	{
+		if (CPU_ISSET(i, &all))
+		{
+			CPU_SET(i, &ours);
+			n++;
+		}
+	}
+	if (sched_setaffinity(pid, sizeof(ours), &ours) != 0 && errno != ESRCH)
+		fail("sched_setaffinity: %s", strerror(errno));
+}
+
 /* False: the server is gone (again). */
 static bool
 connect_and_prepare(void)
@@ -230,6 +261,7 @@ connect_and_prepare(void)
 	conn = PQconnectdb(conninfo);
 	if (PQstatus(conn) != CONNECTION_OK)
 		return false;
+	keep_on_processors(PQbackendPID(conn));
 	for (int i = 0; statements[i] != NULL; i++)
 	{
 		char		name[16];
@@ -507,7 +539,9 @@ cmd_run(char **argv, const char *progress)
 		if (strcmp(argv[0], loads[i]->name) == 0)
 			load = loads[i];
 	}
-	if (load == NULL || size < 1 || clients < 1 || clients > MAX_CLIENTS || seconds <= 0 ||
+	if (getenv("CLIENT_PROCESSORS") != NULL)
+		client_processors = atoi(getenv("CLIENT_PROCESSORS"));
+	if (load == NULL || size < 1 || client_processors < 0 || clients < 1 || clients > MAX_CLIENTS || seconds <= 0 ||
 		!load->choose_mix(mix, size) || !load->choose_mix(after, size))
 		fail("load, mix or number that does not exist");
 
@@ -529,6 +563,7 @@ cmd_run(char **argv, const char *progress)
 		{
 			/* users are elsewhere: each in a scheduling group of his own */
 			(void) setsid();
+			keep_on_processors(0);
 			client_main(c, mix, after, size);
 		}
 	}

@@ -10,6 +10,25 @@ MEASURES=()		# of the rounds so far: text|value|relation|target
 
 field() { sed -nE "s/.*\\b$1=([^ ]+).*/\\1/p" <<<"$2"; }
 
+# in_shares EXPERIMENT: where recovery works beside the clients, each side has half of the
+# processors, as in the papers, where four users on eight cores left the others to recovery.
+in_shares()
+{
+	local settings=("${settings[@]}") processors=$processors half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))
+	case "$1" in
+		*_fig* | *_strategies | *_change | *_worst)
+			processors=${processors:-$half}
+			settings+=("sofort.recovery_workers = ${workers:-$half}") ;;
+		*_resources)	# the number of workers is what it varies
+			processors=${processors:-$half} ;;
+		*)
+			processors=0 ;;
+	esac
+	[ $engine = 0 ] || processors=0
+	echo "$1: $clients clients on $processors processors (0: on all), settings: ${settings[*]}" >>"$OUT/recovery.settings"
+	"$1"
+}
+
 # T0: the first answer of an empty heap cluster, killed and started again
 measure_t0()
 {
@@ -177,7 +196,8 @@ placed_template()
 # wait_rebuilt CLUSTER: nothing is left to do for the server before the load begins
 wait_rebuilt()
 {
-	"$CLIENT" progress "$(conninfo "$1" bench)" "$PROGRESS" 600 >/dev/null
+	"$CLIENT" progress "$(conninfo "$1" bench)" "$PROGRESS" 600 | grep -q ,rebuilt ||
+		die 1 "the indexes are not rebuilt within 600 s"
 }
 
 # The load in the background: lines of client.c in $W/raw when $LOADER has ended
@@ -185,7 +205,7 @@ start_load()
 {
 	local load=$1 size=$2 load_mix=$3 after_mix=$4 total=$5 progress=$6 weights
 	if [ $engine = 0 ]; then
-		"$CLIENT" run "$(conninfo run bench)" "$load" "$size" "$load_mix" "$after_mix" "$clients" "$total" \
+		CLIENT_PROCESSORS=$processors "$CLIENT" run "$(conninfo run bench)" "$load" "$size" "$load_mix" "$after_mix" "$clients" "$total" \
 			${progress:+"$progress"} >"$W/raw" &
 		LOADER=$!
 		return
@@ -415,6 +435,27 @@ experiment_controls()
 	picture controls "TATP, all $persistent: SIGKILL; the same with ${pause} s before the start; sessions that end and come back"
 }
 
+# visit_nodes CLUSTER: all nodes of all indexes are visited once.  The first visit to a node
+# in the pool after a start checks all of it, which is part of recovery ("ready_second" has
+# it), and in 5 million subscribers takes minutes of load to be over.
+visit_nodes()
+{
+	psql "$1" bench -c "SET enable_seqscan = off" -c "SET enable_bitmapscan = off" -c "SET enable_sort = off" \
+		-c "SET max_parallel_workers_per_gather = 0" -c "
+	DO \$\$
+	DECLARE
+		i record;
+	BEGIN
+		FOR i IN SELECT indrelid::regclass AS t, (SELECT string_agg(quote_ident(attname), ', ' ORDER BY k.n)
+					FROM unnest(indkey) WITH ORDINALITY AS k(attnum, n)
+						JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum) AS keys
+				FROM pg_index WHERE indrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+		LOOP
+			EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %s ORDER BY %s OFFSET 0) AS all_of_it', i.t, i.keys);
+		END LOOP;
+	END \$\$" || die 1 "cannot read the indexes of $1"
+}
+
 # Throughput without a crash, both placements alternating on two servers
 experiment_placement()
 {
@@ -433,6 +474,8 @@ experiment_placement()
 	COPY=run
 	wait_rebuilt dram
 	wait_rebuilt "$persistent"
+	visit_nodes dram
+	visit_nodes "$persistent"
 	echo "placement,round,transactions_per_s" >"$OUT/placement.csv"
 	for ((r = 0; r <= ${rounds:-5}; r++)); do
 		sequence="dram $persistent"

@@ -80,6 +80,10 @@ typedef struct RecoveryShared
 	pg_atomic_uint64 searches_paid;
 	pg_atomic_uint64 searching; /* processor time of searches */
 	pg_atomic_uint64 besides;	/* of what their processes did between them */
+	uint64		dear_measured;	/* under the lock: when, */
+	uint64		dear_searching; /* searching and besides then, */
+	uint64		dear_besides;
+	bool		dear;			/* and what came of it */
 
 	/* choose.c: the index that is rebuilt at normal priority */
 	Oid			urgent_db;

@@ -216,24 +216,32 @@ recovery_after_search(pg_atomic_uint64 *searched)
 		;
 }
 
+/*
+ * In the last interval of DEAR_MICROSECONDS in which a worker asked.  It is measured for
+ * all of them: one that has just started would know nothing, let queries go first, and
+ * have to be replaced when it knows.
+ */
 bool
 recovery_searches_are_dear(void)
 {
-	static uint64 last = 0;
-	static uint64 last_searching = 0;
-	static uint64 last_besides = 0;
-	static bool answer = false;
 	uint64		now = now_microseconds();
 	uint64		searching = pg_atomic_read_u64(&Recovery->searching);
 	uint64		besides = pg_atomic_read_u64(&Recovery->besides);
+	uint64		searched;
+	bool		dear;
 
-	if (now >= last + DEAR_MICROSECONDS)
+	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
+	if (now >= Recovery->dear_measured + DEAR_MICROSECONDS)
 	{
-		answer = last != 0 && searching - last_searching >= DEAR_PART * (now - last) &&
-			searching - last_searching >= DEAR_SEARCH * (besides - last_besides);
-		last = now;
-		last_searching = searching;
-		last_besides = besides;
+		searched = searching - Recovery->dear_searching;
+		Recovery->dear = Recovery->dear_measured != 0 &&
+			searched >= DEAR_PART * (now - Recovery->dear_measured) &&
+			searched >= DEAR_SEARCH * (besides - Recovery->dear_besides);
+		Recovery->dear_measured = now;
+		Recovery->dear_searching = searching;
+		Recovery->dear_besides = besides;
 	}
-	return answer;
+	dear = Recovery->dear;
+	LWLockRelease(&Recovery->lock);
+	return dear;
 }
