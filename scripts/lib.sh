@@ -147,21 +147,17 @@ clean_workspace()
 # a directory on another medium, which a bench is told to use.
 choose_pool_dir()
 {
-	local need=${1:-2000} free
-	if [ -n "${SOFORT_POOLS:-}" ]; then
-		SOFORT_POOL_DIR=$(mktemp -d "$SOFORT_POOLS/sofort.XXXXXX") || die 1 "cannot create a directory in $SOFORT_POOLS"
-		SOFORT_POOL_MEDIUM=$(findmnt -n -r -o FSTYPE,OPTIONS -T "$SOFORT_POOLS") || die 1 "cannot find out what $SOFORT_POOLS lies on"
-		chmod 755 "$SOFORT_POOL_DIR"
-		return 0
-	fi
+	local need=${1:-2000} parent=/dev/shm free
+	SOFORT_POOL_MEDIUM=tmpfs
 	free=$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $1 == "tmpfs" { print $4 }')
-	if [ "${free:-0}" -ge "$need" ] && [ -w /dev/shm ]; then
-		SOFORT_POOL_DIR=$(mktemp -d /dev/shm/sofort.XXXXXX) || die 1 "cannot create a directory in /dev/shm"
-		SOFORT_POOL_MEDIUM=tmpfs
-	else
-		SOFORT_POOL_DIR=$(mktemp -d "$W/pool.XXXXXX") || die 1 "cannot create a directory in $W"
+	if [ -n "${SOFORT_POOLS:-}" ]; then
+		parent=$SOFORT_POOLS
+		SOFORT_POOL_MEDIUM=$(findmnt -n -r -o FSTYPE,OPTIONS -T "$parent") || die 1 "cannot find out what $parent lies on"
+	elif [ "${free:-0}" -lt "$need" ] || [ ! -w /dev/shm ]; then
+		parent=$W
 		SOFORT_POOL_MEDIUM="ordinary file (/dev/shm has less than $need MB)"
 	fi
+	SOFORT_POOL_DIR=$(mktemp -d "$parent/sofort.XXXXXX") || die 1 "cannot create a directory in $parent"
 	chmod 755 "$SOFORT_POOL_DIR"
 }
 

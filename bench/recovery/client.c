@@ -541,7 +541,8 @@ cmd_run(char **argv, const char *progress)
 	}
 	if (getenv("CLIENT_PROCESSORS") != NULL)
 		client_processors = atoi(getenv("CLIENT_PROCESSORS"));
-	if (load == NULL || size < 1 || client_processors < 0 || clients < 1 || clients > MAX_CLIENTS || seconds <= 0 ||
+	if (load == NULL || size < 1 || client_processors < 0 || clients < 1 ||
+		clients > MAX_CLIENTS || seconds <= 0 ||
 		!load->choose_mix(mix, size) || !load->choose_mix(after, size))
 		fail("load, mix or number that does not exist");
 

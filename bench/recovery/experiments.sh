@@ -14,17 +14,17 @@ field() { sed -nE "s/.*\\b$1=([^ ]+).*/\\1/p" <<<"$2"; }
 # processors, as in the papers, where four users on eight cores left the others to recovery.
 in_shares()
 {
-	local settings=("${settings[@]}") processors=$processors half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))
+	local settings=("${settings[@]}") processors=$processors workers=$workers half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))
 	case "$1" in
 		*_fig* | *_strategies | *_change | *_worst)
-			processors=${processors:-$half}
-			settings+=("sofort.recovery_workers = ${workers:-$half}") ;;
+			processors=${processors:-$half} workers=${workers:-$half} ;;
 		*_resources)	# the number of workers is what it varies
-			processors=${processors:-$half} ;;
+			processors=${processors:-$half} workers= ;;
 		*)
 			processors=0 ;;
 	esac
 	[ $engine = 0 ] || processors=0
+	[ -z "$workers" ] || settings+=("sofort.recovery_workers = $workers")
 	echo "$1: $clients clients on $processors processors (0: on all), settings: ${settings[*]}" >>"$OUT/recovery.settings"
 	"$1"
 }

@@ -59,6 +59,18 @@ test_each_event(void **state)
 	assert_true(cuts > 500);
 }
 
+/* The power fails at each event of an operation in turn, again and again. */
+static void
+cut_each_event(Operation operation, int rounds)
+{
+	for (int round = 0; round < rounds; round++)
+		for (uint64 nth = 1; !run_until(operation, nth); nth++)
+		{
+			medium_cut(SURVIVES_SOMETHING);
+			recover();
+		}
+}
+
 /*
  * A link and the mark of what it leads to, each on the medium or not, where that has
  * the mark of an owner that is gone.
@@ -66,12 +78,7 @@ test_each_event(void **state)
 static void
 marks_workout(void)
 {
-	for (int round = 0; round < 40; round++)
-		for (uint64 nth = 1; !run_until(op_store_undone, nth); nth++)
-		{
-			medium_cut(SURVIVES_SOMETHING);
-			recover();
-		}
+	cut_each_event(op_store_undone, 40);
 }
 
 /*
@@ -82,12 +89,7 @@ static void
 failed_rows_workout(void)
 {
 	crowded = true;
-	for (int round = 0; round < 20; round++)
-		for (uint64 nth = 1; !run_until(op_failed_rows, nth); nth++)
-		{
-			medium_cut(SURVIVES_SOMETHING);
-			recover();
-		}
+	cut_each_event(op_failed_rows, 20);
 }
 
 static void
