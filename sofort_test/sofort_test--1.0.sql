@@ -64,6 +64,11 @@ RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_rebuild' LANGUAGE C STRICT;
 COMMENT ON FUNCTION rebuild(regclass, integer) IS
     'one step of the rebuild of an index: up to that many segments, 0 for all';
 
+CREATE FUNCTION hashes(index regclass, scatter boolean)
+RETURNS integer AS 'MODULE_PATHNAME', 'sofort_test_hashes' LANGUAGE C STRICT;
+COMMENT ON FUNCTION hashes(regclass, boolean) IS
+    'segments of an index in rebuild that have a hash; scatter: look-ups make them from now on';
+
 CREATE FUNCTION rank(structures text[], statements text[], alpha float8,
                      dependent boolean DEFAULT true, "limit" integer DEFAULT 1000,
                      OUT "position" integer, OUT structure text, OUT benefit float8, OUT rank float8)

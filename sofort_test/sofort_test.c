@@ -9,6 +9,7 @@
 
 #include "access/clog.h"
 #include "access/commit_ts.h"
+#include "access/genam.h"
 #include "access/subtrans.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -50,6 +51,7 @@ PG_FUNCTION_INFO_V1(sofort_test_empty_arena);
 PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
 PG_FUNCTION_INFO_V1(sofort_test_allocations);
 PG_FUNCTION_INFO_V1(sofort_test_rebuild);
+PG_FUNCTION_INFO_V1(sofort_test_hashes);
 
 /* ---- stop points ---- */
 
@@ -375,6 +377,16 @@ sofort_test_rebuild(PG_FUNCTION_ARGS)
 
 	PG_RETURN_TEXT_P(cstring_to_text(results[sofort_index_rebuild(PG_GETARG_OID(0),
 																  PG_GETARG_INT32(1))]));
+}
+
+Datum
+sofort_test_hashes(PG_FUNCTION_ARGS)
+{
+	Relation	index = index_open(PG_GETARG_OID(0), AccessShareLock);
+	int			n = indexam_test_hashes(index, PG_GETARG_BOOL(1));
+
+	index_close(index, AccessShareLock);
+	PG_RETURN_INT32(n);
 }
 
 /* Without a token, which only its client has. */

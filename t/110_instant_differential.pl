@@ -80,6 +80,14 @@ foreach my $seed (@seeds)
 		{
 			# (one of three stays as it is, one goes forward by some segments)
 			my $how = $d->rnd(3);
+			if ($d->rnd(2))
+			{
+				# look-ups make hashes from now on, as if keys lay anywhere
+				$node->safe_psql('postgres', "SELECT sofort_test.hashes('$index', true)");
+				push @{ $d->{log} }, "-- $index gets hashes";
+				steps($d, 20);
+				$seen{hashes} += $node->safe_psql('postgres', "SELECT sofort_test.hashes('$index', false)") > 0;
+			}
 			if ($how == 1)
 			{
 				$node->safe_psql('postgres', "SELECT sofort_test.rebuild('$index', " . (1 + $d->rnd(4)) . ')');
@@ -104,6 +112,7 @@ foreach my $seed (@seeds)
 }
 note(join(', ', map { "$_: $seen{$_}" } sort keys %seen));
 cmp_ok($seen{partial} // 0, '>', 5, 'indexes were used before they were complete');
+cmp_ok($seen{hashes} // 0, '>', 0, 'and by hashes');
 
 $node->stop;
 $node->teardown_node;

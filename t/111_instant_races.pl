@@ -213,6 +213,26 @@ $node->crash_and_start;
 	like(finish($b), qr/duplicate key/, 'one of them may have the key');
 }
 
+# A worker does not wait there: it goes on with something else, and comes back.
+{
+	my $a = session();
+	$node->arm('unique-old-rows', 'wait');
+	say_to($a, "INSERT INTO p VALUES (7005, 'slow writer', 1)");
+	ok($node->wait_at('unique-old-rows'), 'a writer looks at old rows, while a worker works');
+	is(sql("SELECT sofort_test.rebuild('p_pkey', 1000)"), 'worked', 'the tree is built');
+	is(sql("SELECT sofort_test.rebuild('p_pkey', 1000)"), 'worked', 'not switched');
+	is(status('p_pkey'), 'partial', 'not complete');
+	is(sql("INSERT INTO p VALUES (7006, 'new writer', 1) RETURNING id"), '7006', 'others write');
+	is(sql("SELECT id FROM p WHERE id = 3000"), '3000', 'readers read');
+	$node->disarm('unique-old-rows');
+	is(finish($a), '', 'the slow writer ends');
+	is(sql("SELECT sofort_test.rebuild('p_pkey', 1)"), 'finished', 'now it is complete');
+	is(sql("SELECT id FROM p WHERE id IN (7005, 7006) ORDER BY id"), "7005\n7006", 'all entries are there');
+	like($node->error_of("INSERT INTO p VALUES (7005, 'x', 1)"), qr/^23505/, 'what was in the delta is in the way');
+	is($node->verify_problems, '', 'verify');
+}
+$node->crash_and_start;
+
 # The switch waits for a writer that has seen the index before it
 {
 	my ($a, $b) = (session(), session());

@@ -1,6 +1,7 @@
 # Recovery mode instant: look-ups by several columns of indexes of which nothing is
-# built yet. Blocks and rows are left out by the first bytes of the key; what is
-# found must be what a search of the table finds, for all types, NULLs and orders.
+# built yet. Blocks and rows are left out by the first bytes of the key, or found by a
+# hash of them; what is found must be what a search of the table finds, for all types,
+# NULLs and orders.
 use strict;
 use warnings;
 
@@ -120,6 +121,7 @@ END $$});
 # One index at a time, so that this one is used. While chains differ from their roots in indexed columns
 # (those of before CREATE INDEX may) there are no zones.
 my $rounds = $ENV{SOFORT_LONG} ? 1000 : 30;
+my %hashed;
 foreach my $what ('chains differ', 'chains agree')
 {
 	sql('VACUUM FULL z; UPDATE z SET r = r + 1 WHERE r % 5 = 0; DELETE FROM z WHERE r % 17 = 0; UPDATE z SET r = r + 1 WHERE r % 3 = 0')
@@ -132,9 +134,15 @@ foreach my $what ('chains differ', 'chains agree')
 				join(', ', split(/, /, $columns)) . ') = (' . join(', ', map { "(SELECT $_ FROM z LIMIT 1)" } split(/, /, $columns)) . ')'),
 			qr/Index Scan using $name/, "$what: $name is used");
 		is(sql("SELECT same(string_to_array('$columns', ', '), $rounds)"), 'same', "$what: $name: same rows");
+		sql("SELECT sofort_test.hashes('$name', true)");
+		is(sql("SELECT same(string_to_array('$columns', ', '), $rounds)"), 'same', "$what: $name: same rows, with hashes");
+		$hashed{$name} = sql("SELECT sofort_test.hashes('$name', false)");
+		is($hashed{$name}, '0', "$what: $name: chains differ from hashes") if $what eq 'chains differ';
 		is(sql("SELECT status FROM sofort.indexes WHERE index = '$name'::regclass"), 'partial', "$what: $name: not complete");
 	}
 }
+
+is(join(', ', sort grep { $hashed{$_} } keys %hashed), join(', ', sort keys %indexes), 'hashes are made');
 
 # Keys that lie anywhere, in segments that are large enough to find out that zones are no
 # help; and in the same table keys that do not.
@@ -147,8 +155,9 @@ sql(q{
 $node->append_conf('postgresql.conf', "sofort.rebuild_segment = 64\nenable_seqscan = off\nenable_mergejoin = off\nenable_hashjoin = off");
 $node->kill9;
 $node->start;
-is(sql('SELECT count(*) FROM y WHERE a = 5'), '1', 'the first look-up, scattered');
+is(sql('SELECT count(*) FROM y WHERE a = 20000'), '1', 'the first look-up, scattered');
 is(sql('SELECT count(*) FROM y WHERE b = 5'), '2', 'the first look-up, ascending');
+is(sql("SELECT sofort_test.hashes('y_a', false) > 0, sofort_test.hashes('y_b', false)"), 't|0', 'it has made hashes, where keys are scattered');
 for my $round (1, 2)
 {
 	is(sql(q{SELECT count(*), sum(x.b) FROM generate_series(0, 39999, 1999) i, LATERAL (SELECT b FROM y WHERE a = i) x}),
@@ -157,6 +166,40 @@ for my $round (1, 2)
 		sql(q{SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(a) FROM y WHERE b % 1999 = 0}), "ascending keys, round $round");
 }
 is(sql(q{SELECT count(*), min(a), max(a) FROM y WHERE a BETWEEN 100 AND 299}), '200|100|299', 'a range of scattered keys');
+is(sql("SELECT sofort_test.hashes('y_a', false), sofort_test.hashes('y_b', false)"), '3|0', 'all segments have one');
+
+# What comes after the hash was made, or goes: inserted, updated, deleted, rolled back, vacuumed away
+sql(q{INSERT INTO y SELECT 20000, -i FROM generate_series(1, 3) i; UPDATE y SET b = b - 1000000 WHERE a = 777; UPDATE y SET a = 20001 WHERE a = 20002;
+	DELETE FROM y WHERE a = 30000; BEGIN; INSERT INTO y VALUES (30000, 0); DELETE FROM y WHERE a = 30001; ROLLBACK});
+my $changed = q{SELECT a, count(*), sum(b) FROM (VALUES (20000), (777), (20001), (20002), (30000), (30001)) v (i), LATERAL (SELECT * FROM y WHERE a = i OFFSET 0) x
+	GROUP BY a ORDER BY a};
+my $truth = q{SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT a, count(*), sum(b) FROM y WHERE a IN (20000, 777, 20001, 20002, 30000, 30001) GROUP BY a ORDER BY a};
+is(sql($changed), sql($truth), 'after changes');
+is(sql("SELECT sofort_test.rebuild('y_a', 2), sofort_test.hashes('y_a', false)"), 'worked|3', 'some segments are read');
+is(sql($changed), sql($truth), 'from runs, a hash, and the delta');
+is(sql("SELECT sofort_test.rebuild('y_a', 0), sofort_test.hashes('y_a', false)"), 'finished|-1', 'complete');
+is(sql($changed), sql($truth), 'from the index');
+is($node->verify_problems, '', 'verify');
+
+# Hashes take an eighth of sofort.dram_size; what has none is searched without.
+sql('CREATE TABLE m (a int, b int) USING sofort; INSERT INTO m SELECT i * 104729::bigint % 800000, i FROM generate_series(0, 799999) i; CREATE INDEX m_a ON m USING sofort_index (a); ANALYZE m');
+$node->append_conf('postgresql.conf', "sofort.dram_size = 32MB\nsofort.rebuild_segment = 256");
+$node->kill9;
+$node->start;
+sql("DROP INDEX y_a; DROP INDEX y_b");
+is(sql("SELECT count(*) FROM m WHERE a = $_"), '1', 'in a large table') for 400000, 400001;
+is(sql("SELECT sofort_test.hashes('m_a', false)"), '13', 'which still fit');
+$node->append_conf('postgresql.conf', 'sofort.dram_size = 16MB');
+$node->kill9;
+$node->start;
+is(sql("SELECT count(*), sum(b) FROM (VALUES (400000), (1), (799999), (123456), (777777)) v (i), LATERAL (SELECT * FROM m WHERE a = i OFFSET 0) x"),
+	sql("SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(b) FROM m WHERE a IN (400000, 1, 799999, 123456, 777777)"), 'with some hashes');
+like(sql("SELECT sofort_test.hashes('m_a', false)"), qr/^[89]$/, 'an eighth of the arena');
+sql('DROP TABLE m');
+$node->append_conf('postgresql.conf', 'sofort.dram_size = 64MB');
+$node->kill9;
+$node->start;
+sql("CREATE INDEX y_a ON y USING sofort_index (a); CREATE INDEX y_b ON y USING sofort_index (b)");
 
 # Blocks that heap-only updates have filled: at the beginning (where rows were deleted), in the middle
 # of rows, and after them, whole segments of them.

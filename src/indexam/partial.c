@@ -98,16 +98,19 @@ partial_begin(IndexKeys *keys, Relation heap)
 	pg_atomic_init_u32(&partial->phase, PARTIAL_COLLECTING);
 	pg_atomic_init_u32(&partial->merging, 0);
 	pg_atomic_init_u32(&partial->scattered, 0);
+	pg_atomic_init_u32(&partial->hashes, 0);
 	pg_atomic_init_u32(&partial->next, 0);
 	pg_atomic_init_u32(&partial->claimed, 0);
 	pg_atomic_init_u32(&partial->done, 0);
 	pg_atomic_init_u64(&partial->rows, 0);
 	pg_atomic_init_u64(&partial->bytes, 0);
+	pg_atomic_init_u64(&partial->drain_epoch, 0);
 	partial->started = GetCurrentTimestamp();
 	for (i = 0; i < nsegments; i++)
 	{
 		pg_atomic_init_u32(&partial->segments[i].state, SEGMENT_FREE);
 		pg_atomic_init_u32(&partial->segments[i].zoning, 0);
+		pg_atomic_init_u32(&partial->segments[i].hashed_by, 0);
 	}
 	if (!registry_publish_partial(keys->shared, partial, &keys->format))
 		partial_free(partial);
@@ -146,6 +149,7 @@ partial_free(PartialIndex *partial)
 		if (partial->segments[i].zones != NULL)
 			arena_free(partial->segments[i].zones);
 	}
+	partial_free_hashes(partial);
 	if (partial->delta != NULL)
 		tree_destroy(partial->delta);
 	if (partial->tree != NULL && !partial->finished)
@@ -627,9 +631,12 @@ abandon_merge(int code, Datum arg)
 	ConditionVariableBroadcast(&merge->keys->shared->progress);
 }
 
-/* All segments are done, and the merge is mine. */
+/*
+ * All segments are done, and the merge is mine.  Without wait: who uses the index meanwhile
+ * may still be about to add to the delta, then it is for a later call.
+ */
 static void
-merge_and_switch(MergeState *merge)
+merge_and_switch(MergeState *merge, bool wait)
 {
 	PartialIndex *partial = merge->partial;
 
@@ -641,10 +648,13 @@ merge_and_switch(MergeState *merge)
 		merge->tree = NULL;
 		pg_write_barrier();
 		pg_atomic_write_u32(&partial->phase, PARTIAL_DRAINING);
+		pg_atomic_write_u64(&partial->drain_epoch, epoch_advance());
 	}
 	/* (after an interruption here: once more) */
 	SOFORT_STOP("rebuild-draining");
-	wait_for_epoch(epoch_advance());
+	if (!wait && !partial_can_drain(partial))
+		return;
+	wait_for_epoch(pg_atomic_read_u64(&partial->drain_epoch));
 	drain_delta(merge);
 	SOFORT_STOP("rebuild-drained");
 	HOLD_INTERRUPTS();
@@ -655,8 +665,14 @@ merge_and_switch(MergeState *merge)
 	SOFORT_STOP("rebuild-switched");
 }
 
+bool
+partial_can_drain(PartialIndex *partial)
+{
+	return epoch_passed(pg_atomic_read_u64(&partial->drain_epoch));
+}
+
 static bool
-try_merge(IndexKeys *keys, PartialIndex *partial)
+try_merge(IndexKeys *keys, PartialIndex *partial, bool wait)
 {
 	MergeState	merge = {.keys = keys, .partial = partial};
 	uint32		nobody = 0;
@@ -670,9 +686,11 @@ try_merge(IndexKeys *keys, PartialIndex *partial)
 	old = MemoryContextSwitchTo(merge.context);
 	SOFORT_ENSURE_ERROR_CLEANUP(abandon_merge, PointerGetDatum(&merge));
 	{
-		merge_and_switch(&merge);
+		merge_and_switch(&merge, wait);
 	}
 	SOFORT_END_ENSURE_ERROR_CLEANUP();
+	if (merge.partial != NULL)
+		abandon_merge(0, PointerGetDatum(&merge));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(merge.context);
 	return true;
@@ -700,7 +718,7 @@ partial_work(IndexKeys *keys, Relation heap, int max_segments)
 		if (partial != NULL)
 		{
 			worked = build_segments(keys, heap, partial, max_segments) > 0;
-			if (try_merge(keys, partial))
+			if (try_merge(keys, partial, max_segments == 0))
 				worked = true;
 		}
 	}

@@ -65,9 +65,25 @@ typedef struct ZoneSegment
 	ZoneBlock	all;			/* of all its blocks */
 	bool		ascending;		/* both ends, from block to block */
 	bool		any_null;		/* in the leading column */
+	bool		no_help;		/* look-ups read most blocks in vain */
 	bool		has_null[PARTIAL_BLOCKS];
 	ZoneBlock	blocks[PARTIAL_BLOCKS];
 } ZoneSegment;
+
+/*
+ * Where in a segment which values are: rows by a hash of the first bytes of their order
+ * keys.  Of rows with a value in the leading column.
+ */
+typedef struct SegmentHash
+{
+	Size		size;			/* of all of it, in bytes */
+	int			ncolumns;		/* that count */
+	uint32		nrows;
+	uint32		nbuckets;		/* a power of two */
+	uint32		starts[FLEXIBLE_ARRAY_MEMBER];	/* of each bucket, and the end; behind that
+												 * places in the segment (uint16) and
+												 * bytes of hashes, both by bucket */
+} SegmentHash;
 
 typedef struct IndexRun
 {
@@ -91,6 +107,9 @@ typedef struct PartialSegment
 	OrderKey	first;			/* first bytes of the run's first and last entry */
 	OrderKey	last;
 	ZoneSegment *zones;			/* made by the first look-up; NULL: not yet */
+	pg_atomic_uint32 hashed_by; /* for so many columns, at most, a process makes the hash, or
+								 * tried to */
+	SegmentHash *hash;			/* NULL: there is none */
 } PartialSegment;
 
 typedef enum PartialPhase
@@ -114,13 +133,15 @@ typedef struct PartialIndex
 	Tree	   *delta;
 	Tree	   *tree;			/* from PARTIAL_DRAINING on */
 	pg_atomic_uint32 phase;		/* PartialPhase */
+	pg_atomic_uint64 drain_epoch;	/* when it has passed nobody adds to the delta any more */
 	pg_atomic_uint32 merging;	/* 1: a process merges and switches */
 	pg_atomic_uint32 scattered; /* 1: keys lie anywhere, more zones are no help */
+	pg_atomic_uint32 hashes;	/* of segments */
 	pg_atomic_uint32 next;		/* claims begin to look here */
 	pg_atomic_uint32 claimed;	/* segments, done or not */
 	pg_atomic_uint32 done;
 	pg_atomic_uint64 rows;		/* entries in runs */
-	pg_atomic_uint64 bytes;		/* of runs and zones */
+	pg_atomic_uint64 bytes;		/* of runs, zones and hashes */
 	TimestampTz started;
 	struct PartialIndex *next_retired;
 	uint64		retired_epoch;
@@ -177,16 +198,25 @@ extern void partial_begin(IndexKeys *keys, Relation heap);
 
 /*
  * Work for the rebuild: build up to max_segments segments (0: no limit), and if
- * they are all there, merge them and make the index ready.  Returns whether
- * anything was done.  The caller has a snapshot and no epoch.
+ * they are all there, merge them and make the index ready; with a limit only as far as nobody
+ * has to be waited for.  Returns whether anything was done.  The caller has a snapshot and no epoch.
  */
 extern bool partial_work(IndexKeys *keys, Relation heap, int max_segments);
+
+/* In the phase DRAINING: does nobody add to the delta any more? */
+extern bool partial_can_drain(PartialIndex *partial);
 
 /* Wait until somebody else has done something for the rebuild. */
 extern void partial_wait(SofortIndex *shared);
 
 /* Free all of it; nobody else knows it any more. */
 extern void partial_free(PartialIndex *partial);
+
+/* Nobody else knows it any more. */
+extern void partial_free_hashes(PartialIndex *partial);
+
+/* See indexam_test_hashes(). */
+extern int	partial_test_hashes(PartialIndex *partial, bool scatter);
 
 /* What switches left over, as far as nobody can look at it any more. */
 extern void partial_free_retired(SofortIndex *shared);

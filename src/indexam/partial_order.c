@@ -50,6 +50,15 @@ order_put_integer(const Collector *c, int k, int64 value, OrderKey *key)
 	put_order(key, column->offset, order_of_high(order_of_integer(column, value)));
 }
 
+int
+order_bytes(const KeyFormat *format, int ncolumns)
+{
+	const KeyColumn *last = &format->columns[ncolumns - 1];
+
+	/* (less the first flag) */
+	return Min(last->offset + last->width, ORDER_BYTES);
+}
+
 void
 order_widen(const Collector *c, OrderKey *key)
 {
@@ -172,6 +181,7 @@ order_rows(Collector *c, BlockNumber block, int n)
 	for (k = 1; k < c->ncolumns; k++)
 		order_following(c, block, k, n);
 }
+
 /* How many columns begin within the bytes of an order key */
 static int
 order_columns(const KeyFormat *format)
@@ -374,4 +384,5 @@ set_ranges(Collector *c)
 	set_range(c);
 	set_entry_range(c);
 	set_matches(c);
+	set_equal_columns(c);
 }

@@ -7,7 +7,8 @@
  * the table itself where they are not.  There the first columns are read block by
  * block, as far as they fit 16 bytes of the entry, and an entry is formed of each
  * row whose bytes lie within the bounds.  What a block has at most is remembered
- * (zones), so that a second look-up reads only blocks that may matter.
+ * (zones), so that a second look-up reads only blocks that may matter; or where in a
+ * segment which values are (hashes), if they lie anywhere.
  *
  * Of every segment either the run is read or the table, and of a row that was
  * there when the rebuild began the one is as good as the other: so it does not
@@ -138,8 +139,7 @@ collect_run(Collector *c, const PartialSegment *segment)
 
 /* ---- the table ---- */
 
-/* One root: is its entry within the bounds? */
-static void
+void
 collect_root(Collector *c, BlockNumber block, int index)
 {
 	uint64		root = (uint64) block * SOFORT_BLOCK_ROWS + index;
@@ -273,6 +273,8 @@ collect_from_table(Collector *c, uint32 number, bool make_zones)
 
 	if (zones != NULL && !zone_may_match(&c->range, &zones->all, zones->any_null))
 		return;
+	if (by_leading && collect_from_hash(c, number))
+		return;
 	if (ascending)
 		block += first_zone(zones, end - first, c->range.low);
 	for (; block < end && !c->set->overflow; block++)
@@ -293,7 +295,7 @@ collect_from_table(Collector *c, uint32 number, bool make_zones)
 		in_vain += c->set->n == before;
 	}
 	if (zones != NULL)
-		note_scattered(c, end - first, in_vain);
+		note_scattered(c, zones, end - first, in_vain);
 }
 
 /* ---- all of it ---- */
@@ -319,6 +321,8 @@ collector_end(Collector *c)
 {
 	for (int k = 0; k < c->nmatches; k++)
 		store_match_free(&c->matches[k]);
+	if (c->hash_rows != NULL)
+		pfree(c->hash_rows);
 	pfree(c);
 }
 
@@ -374,6 +378,25 @@ sees_one(Collector *c, uint64 from)
 	return false;
 }
 
+/* Does a look-up find out with little work whether it is in the segment? */
+static bool
+is_cheap(PartialSegment *segment)
+{
+	const ZoneSegment *zones = __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE);
+
+	return segment_is_done(segment) || (zones != NULL && !zones->no_help) ||
+		__atomic_load_n(&segment->hash, __ATOMIC_ACQUIRE) != NULL;
+}
+
+/* Where to begin with those that are not cheap */
+static uint32
+near_segment(Collector *c)
+{
+	if (pg_atomic_read_u32(&c->partial->scattered) != 0)
+		return MyProcPid % c->partial->nsegments;
+	return likely_segment(c);
+}
+
 static bool
 is_in_segment(Collector *c, uint32 number, bool *looked)
 {
@@ -399,15 +422,13 @@ find_one(Collector *c, bool *looked)
 
 	for (i = 0; i < n; i++)
 	{
-		PartialSegment *segment = &c->partial->segments[i];
-
-		if (!segment_is_done(segment) && __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE) == NULL)
+		if (!is_cheap(&c->partial->segments[i]))
 			continue;
 		left--;
 		if (is_in_segment(c, i, &looked[i]))
 			return true;
 	}
-	near = left > 1 ? likely_segment(c) : 0;
+	near = left > 1 ? near_segment(c) : 0;
 	for (i = 0; left > 0; i++)
 	{
 		uint32		number = i % 2 == 0 ? near - i / 2 : near + i / 2 + 1;

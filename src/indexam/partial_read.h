@@ -33,6 +33,8 @@ typedef struct LeadingRange
 	OrderKey	high;			/* inclusive, both */
 } LeadingRange;
 
+typedef struct HashRows HashRows;
+
 typedef struct Collector
 {
 	IndexKeys  *keys;
@@ -51,6 +53,8 @@ typedef struct Collector
 	StoreMatch	matches[MOST_MATCHES];
 	char		image[TREE_MAX_KEY];	/* of a text among them */
 	int			ncolumns;		/* that count in order keys */
+	int			nequal;			/* the first of them that have one value in the range */
+	HashRows   *hash_rows;		/* for making hashes; NULL: not yet */
 	Datum		values[SOFORT_BLOCK_ROWS];	/* of one column */
 	uint8		states[SOFORT_BLOCK_ROWS];	/* of the leading one */
 	uint8		more_states[SOFORT_BLOCK_ROWS]; /* of another */
@@ -137,6 +141,9 @@ extern void order_rows(Collector *c, BlockNumber block, int n);
 /* Column k, an integer, of an order key that is zero from there on. */
 extern void order_put_integer(const Collector *c, int k, int64 value, OrderKey *key);
 
+/* Bytes of an order key in which the first columns lie */
+extern int	order_bytes(const KeyFormat *format, int ncolumns);
+
 /* The largest order key that begins with the columns that count, as this one does. */
 extern void order_widen(const Collector *c, OrderKey *key);
 
@@ -162,7 +169,21 @@ extern uint32 likely_segment(Collector *c);
 /* With ascending zones: the first block that is not below the range */
 extern int	first_zone(const ZoneSegment *zones, int n, OrderKey low);
 
-/* A look-up has read these blocks of a segment, so many of them in vain. */
-extern void note_scattered(Collector *c, BlockNumber blocks, BlockNumber in_vain);
+/* A look-up has read a segment with these zones, so many of its blocks in vain. */
+extern void note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks,
+						   BlockNumber in_vain);
+
+/* ---- partial_hash.c ---- */
+
+/* What the bounds say of hashes: nequal. */
+extern void set_equal_columns(Collector *c);
+
+/* Collects from a segment that is not done; false: it has no hash that tells, nothing was done. */
+extern bool collect_from_hash(Collector *c, uint32 number);
+
+/* ---- partial_read.c ---- */
+
+/* One root: into the set if its entry is within the bounds. */
+extern void collect_root(Collector *c, BlockNumber block, int index);
 
 #endif							/* SOFORT_PARTIAL_READ_H */

@@ -12,8 +12,11 @@
 
 #include "partial_read.h"
 
-/* Blocks of a segment that tell whether zones are of use */
+/* Blocks of a segment that tell whether zones are of use for the others */
 #define SCATTERED_FROM	64
+
+/* So many may be read in vain without anything else being tried */
+#define FEW_BLOCKS		8
 
 /* Blocks of a segment that tell how many columns its zones are of */
 #define SAMPLED_BLOCKS	32
@@ -272,9 +275,12 @@ make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
  * too, and making more zones costs more than comparing columns.
  */
 void
-note_scattered(Collector *c, BlockNumber blocks, BlockNumber in_vain)
+note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks, BlockNumber in_vain)
 {
-	if (blocks >= SCATTERED_FROM && in_vain > blocks / 2)
+	if (in_vain <= Max(blocks / 2, FEW_BLOCKS))
+		return;
+	zones->no_help = true;
+	if (blocks >= SCATTERED_FROM)
 		pg_atomic_write_u32(&c->partial->scattered, 1);
 }
 

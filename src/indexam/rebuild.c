@@ -32,6 +32,7 @@
 #include "sofort/compat/indexam.h"
 #include "sofort/compat/lock.h"
 #include "sofort/indexam/indexam.h"
+#include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/pool.h"
@@ -545,4 +546,22 @@ indexam_complete(Oid heap_oid)
 	}
 	list_free(oids);
 	table_close(heap, NoLock);
+}
+
+/* ---- for tests ---- */
+
+int
+indexam_test_hashes(Relation index, bool scatter)
+{
+	IndexKeys  *keys = index_keys_open(index, CurrentMemoryContext);
+	IndexView	view;
+	int			n = -1;
+
+	epoch_enter();
+	index_view(keys, &view);
+	if (view.partial != NULL)
+		n = partial_test_hashes(view.partial, scatter);
+	epoch_exit();
+	pfree(keys);
+	return n;
 }

@@ -33,6 +33,9 @@
 #define GROW_LOCKS		64
 #define OWNER_BUCKETS	8192
 
+/* What hashes may have of the arena: a part of so many */
+#define HASH_PART		8
+
 /* Trees without a file are looked for at most this often, per backend. */
 #define GARBAGE_INTERVAL_MS	60000
 
@@ -46,6 +49,7 @@ typedef struct RegistryShared
 {
 	LWLockPadded lock;			/* creation of the table; free list, by_owner */
 	pg_atomic_uint32 marked;	/* entries with prepared_xid, at most */
+	pg_atomic_uint64 hash_bytes;	/* of segments of partial indexes */
 	int			tranche;
 	bool		created;
 	dshash_table_handle handle;
@@ -84,6 +88,7 @@ indexam_startup(void)
 		LWLockInitialize(&registry->grow_locks[i].lock, registry->tranche);
 	registry->next_serial = 1;
 	pg_atomic_init_u32(&registry->marked, 0);
+	pg_atomic_init_u64(&registry->hash_bytes, 0);
 }
 
 static const dshash_parameters *
@@ -142,6 +147,25 @@ LWLock *
 registry_grow_lock(StoreId store)
 {
 	return &registry->grow_locks[store % GROW_LOCKS].lock;
+}
+
+/* ---- memory for hashes ---- */
+
+bool
+registry_reserve_hash(Size size)
+{
+	uint64		limit = ((uint64) sofort_dram_size_mb << 20) / HASH_PART;
+
+	if (pg_atomic_add_fetch_u64(&registry->hash_bytes, size) <= limit)
+		return true;
+	registry_release_hash(size);
+	return false;
+}
+
+void
+registry_release_hash(Size size)
+{
+	pg_atomic_fetch_sub_u64(&registry->hash_bytes, size);
 }
 
 /* ---- entries ---- */
@@ -574,6 +598,7 @@ fill_partial_stats(PartialIndex *partial, IndexamStats *stats)
 	stats->rows_read = pg_atomic_read_u64(&partial->rows);
 	stats->segments_claimed = pg_atomic_read_u32(&partial->claimed);
 	stats->merging = pg_atomic_read_u32(&partial->merging) != 0;
+	stats->draining = partial_phase(partial) == PARTIAL_DRAINING && !partial_can_drain(partial);
 	stats->entries = pg_atomic_read_u64(&partial->rows) +
 		tree_entries(partial->delta);
 	stats->bytes_dram = pg_atomic_read_u64(&partial->bytes) + tree_dram_bytes(partial->delta);

@@ -23,6 +23,9 @@
 
 #define SLOWEST_STEP_MILLISECONDS	1000
 
+/* A worker keeps its priority for so long after an index was urgent: the next one may be, too. */
+#define URGENT_MILLISECONDS			1000
+
 /* Processor time for each row: short keys take less, long ones more */
 #define REBUILD_SECONDS_PER_ROW		0.2e-6
 
@@ -197,6 +200,7 @@ may_work_in_idle_time(void)
 static bool
 is_urgent(const RecoveryStructure *s)
 {
+	TimestampTz now = GetCurrentTimestamp();
 	bool		dear = recovery_searches_are_dear();
 	bool		urgent = s->needed || dear || s->search_seconds >= s->rebuild_seconds;
 
@@ -208,8 +212,23 @@ is_urgent(const RecoveryStructure *s)
 	}
 	else
 		urgent = Recovery->urgent_db == MyDatabaseId && Recovery->urgent_index == s->index;
+	if (urgent)
+		Recovery->last_urgent = now;
 	LWLockRelease(&Recovery->lock);
 	return urgent;
+}
+
+bool
+recovery_was_urgent(void)
+{
+	bool		was;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	was = Recovery->last_urgent != 0 &&
+		!TimestampDifferenceExceeds(Recovery->last_urgent, GetCurrentTimestamp(),
+									URGENT_MILLISECONDS);
+	LWLockRelease(&Recovery->lock);
+	return was;
 }
 
 int

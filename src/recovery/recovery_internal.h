@@ -88,6 +88,7 @@ typedef struct RecoveryShared
 	/* choose.c: the index that is rebuilt at normal priority */
 	Oid			urgent_db;
 	Oid			urgent_index;
+	TimestampTz last_urgent;	/* when one was; 0: never */
 
 	RecoverySlot slots[RECOVERY_SLOTS];
 	RecoveryDone done[RECOVERY_REMEMBERED]; /* place: indexes_rebuilt, modulo */
@@ -116,6 +117,11 @@ extern void recovery_show_index(int slot, Oid index);
  */
 extern void recovery_build_written_dictionaries(Oid table, volatile Oid *working_on);
 extern bool recovery_build_other_dictionaries(volatile Oid *working_on);
+
+/* ---- choose.c ---- */
+
+/* Was an index urgent a moment ago? */
+extern bool recovery_was_urgent(void);
 
 /* ---- throttle.c ---- */
 

@@ -181,9 +181,9 @@ describe(Oid index_oid, const List *prepared, RecoveryStructure *structure)
 	structure->failed = list_member_oid(failed, index_oid);
 	structure->partial = strcmp(stats.state, "partial") == 0;
 	structure->busy = strcmp(stats.state, "building") == 0 ||
-		(structure->partial && (stats.merging ||
-								stats.segments_claimed == stats.segments) &&
-		 !(stats.segments_done == stats.segments && !stats.merging));
+		(structure->partial && (stats.merging || stats.draining ||
+								(stats.segments_claimed == stats.segments &&
+								 stats.segments_done < stats.segments)));
 	structure->runs_functions = !heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) ||
 		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 	structure->segments = stats.segments;
@@ -316,10 +316,10 @@ work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 
 	if (choice < 0)
 		return STEP_IDLE;
-	if (how.polite)
-		lower_priority();
-	else if (polite)
+	if (!how.polite && polite)
 		return STEP_REPLACE;
+	if (how.polite && !recovery_was_urgent())
+		lower_priority();
 	recovery_build_written_dictionaries(best->table, index);
 	*index = best->index;
 	recovery_show_index(my_slot, *index);

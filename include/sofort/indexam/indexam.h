@@ -93,7 +93,7 @@ typedef enum IndexamRebuild
 
 /*
  * One step of the rebuild of an index: at most max_segments segments (of 65,536
- * rows; 0: all).  Any number of processes can work on one index.  An index with
+ * rows; 0: all, and then it waits for those who use the index meanwhile).  Any number of processes can work on one index.  An index with
  * expressions or a predicate is built in one step, by one process (for others it is busy).
  * For background workers; in a transaction with a snapshot.  Raises 53200 if the
  * arena is full.
@@ -157,6 +157,7 @@ typedef struct IndexamStats
 	uint32		segments_done;	/* as segments_total if it was rebuilt */
 	uint32		segments_claimed;	/* done, or being done */
 	bool		merging;
+	bool		draining;		/* merged; complete when those who use it now are through */
 	int			workers;		/* processes that work on it now */
 	int			waiters;		/* processes that wait for it now */
 	uint64		searched;		/* processor time in us, see indexam_after_search */
@@ -192,5 +193,11 @@ extern void indexam_collect_garbage(Relation index);
 
 /* What this session has looked at to find trees of earlier files of indexes. */
 extern uint64 indexam_test_former_steps(void);
+
+/*
+ * How many segments have a hash; -1 if the index is not being rebuilt.  scatter: as if look-ups
+ * had found that zones are no help.  In mode synchronous the index is complete after that.
+ */
+extern int	indexam_test_hashes(Relation index, bool scatter);
 
 #endif							/* SOFORT_INDEXAM_INDEXAM_H */

@@ -82,6 +82,10 @@ extern bool registry_publish_partial(SofortIndex *shared, struct PartialIndex *p
 /* Its tree becomes the index; the rest is retired. */
 extern void registry_finish_partial(SofortIndex *shared, struct PartialIndex *partial);
 
+/* Memory for hashes of segments: false if all of them would have more than they may take */
+extern bool registry_reserve_hash(Size size);
+extern void registry_release_hash(Size size);
+
 /* Protects the growth of a tree in the pool */
 extern LWLock *registry_grow_lock(StoreId store);
 
