@@ -3,10 +3,11 @@
  * column_match.c
  *	  Which rows of a block may have a value within a range.
  *
- * For look-ups without an index.  The column is compared as it lies in the block:
- * integers with integers, codes with the codes whose dictionary values are in the
- * range, short texts as images.  Loops are over whole blocks and without branches, so
- * that the compiler makes vector instructions of them.
+ * For look-ups without an index.  The column is compared as it lies in the block, in
+ * rows or beside each other: integers with integers, codes with the codes whose
+ * dictionary values are in the range, short texts as images.  Loops are over whole blocks
+ * and without branches, so that the compiler makes vector instructions of those over
+ * values that lie beside each other.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,7 @@
 #define MOST_CODES		65536
 
 /* The trip count is a constant in almost all blocks. */
-#define EACH_MATCH(n, body) \
+#define EACH_ROW(n, body) \
 	do { \
 		if ((n) == SOFORT_BLOCK_ROWS) \
 			for (i = 0; i < SOFORT_BLOCK_ROWS; i++) \
@@ -33,14 +34,22 @@
 			} \
 	} while (0)
 
+/* v: the value of row i of a column that begins at p */
+#define EACH_VALUE(type, p, stride, n, body) \
+	do { \
+		if ((stride) == sizeof(type)) \
+			EACH_ROW(n, type v = ((const type *) (p))[i]; body); \
+		else \
+			EACH_ROW(n, type v = *(const type *) ((p) + (Size) i * (stride)); body); \
+	} while (0)
+
 #define MATCH_RANGE(name, type, wide) \
 static void \
-name(const void *column, int n, wide low, wide high, uint8 *pg_restrict match) \
+name(const char *p, uint32 stride, int n, wide low, wide high, uint8 *pg_restrict match) \
 { \
-	const type *pg_restrict v = column; \
 	int			i; \
 \
-	EACH_MATCH(n, match[i] &= (v[i] >= low) & (v[i] <= high)); \
+	EACH_VALUE(type, p, stride, n, match[i] &= (v >= low) & (v <= high)); \
 }
 
 MATCH_RANGE(match_int16, int16, int16)
@@ -61,11 +70,11 @@ narrow_range(int64 min, int64 max, int64 *low, int64 *high)
 
 /* ---- dictionaries ---- */
 
-/* Integers, and their codes lie beside each other, in one or two bytes */
+/* Integers, and their codes have one or two bytes */
 static inline bool
-are_short_codes(const AttrPlan *a, const ShapeAttr *attr)
+are_short_codes(const ShapeAttr *attr)
 {
-	return attr->byval && attr->attlen >= 2 && a->stride <= 2 && a->stride == attr->width;
+	return attr->byval && attr->attlen >= 2 && attr->width <= 2;
 }
 
 static int64
@@ -86,14 +95,13 @@ element_value(const char *element, int len)
 
 #define EXTREMES(name, type) \
 static void \
-name(const void *column, int n, int64 *min, int64 *max) \
+name(const char *p, uint32 stride, int n, int64 *min, int64 *max) \
 { \
-	const type *v = column; \
-	type		low = v[0]; \
-	type		high = v[0]; \
+	type		low = *(const type *) p; \
+	type		high = low; \
 	int			i; \
 \
-	EACH_MATCH(n, low = Min(low, v[i]); high = Max(high, v[i])); \
+	EACH_VALUE(type, p, stride, n, low = Min(low, v); high = Max(high, v)); \
 	*min = (int64) low; \
 	*max = (int64) high; \
 }
@@ -115,18 +123,18 @@ extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n
 	int64		last;
 	int			i;
 
-	if (!are_short_codes(a, attr))
+	if (!are_short_codes(attr))
 		return -1;
-	if (a->stride == 1)
-		extremes_code1(p, n, &first, &last);
+	if (attr->width == 1)
+		extremes_code1(p, a->stride, n, &first, &last);
 	else
-		extremes_code2(p, n, &first, &last);
+		extremes_code2(p, a->stride, n, &first, &last);
 	if (first >= ncodes)
 		return 0;
 	*min = *max = element_value(code_element(a, first), attr->attlen);
 	for (i = 0; first < last && i < n; i++)
 	{
-		int64		code = a->stride == 1 ? ((const uint8 *) p)[i] : ((const uint16 *) p)[i];
+		int64		code = code_get(p + (Size) i * a->stride, attr->width);
 		int64		v;
 
 		if (code >= ncodes)
@@ -153,18 +161,27 @@ store_column_extremes(StoreDesc *store, BlockNumber number, int att, int64 *min,
 	if (a->kind == ATTR_MISSING || a->null_mask != 0)
 		return -1;
 	p = (const char *) block + a->offset;
-	if (a->kind == ATTR_BYVAL2 && a->stride == sizeof(int16))
-		extremes_int16(p, block->capacity, min, max);
-	else if (a->kind == ATTR_BYVAL4 && a->stride == sizeof(int32))
-		extremes_int32(p, block->capacity, min, max);
-	else if (a->kind == ATTR_BYVAL8 && a->stride == sizeof(int64))
-		extremes_int64(p, block->capacity, min, max);
-	else if (a->kind == ATTR_NARROW && a->stride == sizeof(uint32))
-		extremes_uint32(p, block->capacity, min, max);
-	else if (a->kind == ATTR_CODE1_2 || a->kind == ATTR_CODE1_4 || a->kind == ATTR_CODE)
-		return extremes_of_codes(a, &plan->reader->attr[att], p, block->capacity, min, max);
-	else
-		return -1;
+	switch ((AttrKind) a->kind)
+	{
+		case ATTR_BYVAL2:
+			extremes_int16(p, a->stride, block->capacity, min, max);
+			break;
+		case ATTR_BYVAL4:
+			extremes_int32(p, a->stride, block->capacity, min, max);
+			break;
+		case ATTR_BYVAL8:
+			extremes_int64(p, a->stride, block->capacity, min, max);
+			break;
+		case ATTR_NARROW:
+			extremes_uint32(p, a->stride, block->capacity, min, max);
+			break;
+		case ATTR_CODE1_2:
+		case ATTR_CODE1_4:
+		case ATTR_CODE:
+			return extremes_of_codes(a, &plan->reader->attr[att], p, block->capacity, min, max);
+		default:
+			return -1;
+	}
 	return block->capacity;
 }
 
@@ -219,7 +236,7 @@ match_codes(StoreMatch *m, const AttrPlan *a, const ShapeAttr *attr, const char 
 {
 	int			i;
 
-	if (!are_short_codes(a, attr))
+	if (!are_short_codes(attr))
 		return false;
 	if (m->dictionary != a->dictionary)
 		find_codes(m, a->dictionary, attr->attlen);
@@ -227,14 +244,14 @@ match_codes(StoreMatch *m, const AttrPlan *a, const ShapeAttr *attr, const char 
 		return false;
 	if (m->ncodes == 0)
 		memset(match, 0, n);
-	else if (a->stride == 1 && m->ncodes == 1)
-		match_code1(p, n, (uint8) m->code, (uint8) m->code, match);
-	else if (a->stride == 1)
-		EACH_MATCH(n, match[i] &= m->codes[((const uint8 *) p)[i]]);
+	else if (attr->width == 1 && m->ncodes == 1)
+		match_code1(p, a->stride, n, (uint8) m->code, (uint8) m->code, match);
+	else if (attr->width == 1)
+		EACH_VALUE(uint8, p, a->stride, n, match[i] &= m->codes[v]);
 	else if (m->ncodes == 1)
-		match_code2(p, n, (uint16) m->code, (uint16) m->code, match);
+		match_code2(p, a->stride, n, (uint16) m->code, (uint16) m->code, match);
 	else
-		EACH_MATCH(n, match[i] &= m->codes[((const uint16 *) p)[i]]);
+		EACH_VALUE(uint16, p, a->stride, n, match[i] &= m->codes[v]);
 	return true;
 }
 
@@ -250,31 +267,23 @@ match_integers(StoreMatch *m, const AttrPlan *a, const ShapeAttr *attr, const ch
 	switch ((AttrKind) a->kind)
 	{
 		case ATTR_BYVAL2:
-			if (a->stride != sizeof(int16))
-				return false;
 			if (narrow_range(PG_INT16_MIN, PG_INT16_MAX, &low, &high))
-				match_int16(p, n, (int16) low, (int16) high, match);
+				match_int16(p, a->stride, n, (int16) low, (int16) high, match);
 			else
 				memset(match, 0, n);
 			return true;
 		case ATTR_BYVAL4:
-			if (a->stride != sizeof(int32))
-				return false;
 			if (narrow_range(PG_INT32_MIN, PG_INT32_MAX, &low, &high))
-				match_int32(p, n, (int32) low, (int32) high, match);
+				match_int32(p, a->stride, n, (int32) low, (int32) high, match);
 			else
 				memset(match, 0, n);
 			return true;
 		case ATTR_BYVAL8:
-			if (a->stride != sizeof(int64))
-				return false;
-			match_int64(p, n, low, high, match);
+			match_int64(p, a->stride, n, low, high, match);
 			return true;
 		case ATTR_NARROW:
-			if (a->stride != sizeof(uint32))
-				return false;
 			if (narrow_range(0, PG_UINT32_MAX, &low, &high))
-				match_uint32(p, n, (uint32) low, (uint32) high, match);
+				match_uint32(p, a->stride, n, (uint32) low, (uint32) high, match);
 			else
 				memset(match, 0, n);
 			return true;

@@ -876,9 +876,31 @@ compare_match(int64 low, int64 high, int16 len, int capacity)
 	store_match_free(&m);
 }
 
+/* Smallest and largest, where no value is NULL */
+static void
+compare_extremes(int16 len, int capacity)
+{
+	int64		min = decoded_int(0, len);
+	int64		max = min;
+	int64		low;
+	int64		high;
+
+	assert_int_equal(store_column_extremes(&desc, 0, 0, &low, &high), -1);
+	for (int i = 1; i < capacity; i++)
+	{
+		min = Min(min, decoded_int(i, len));
+		max = Max(max, decoded_int(i, len));
+	}
+	plan->plan[0].null_mask = 0;
+	assert_int_equal(store_column_extremes(&desc, 0, 0, &low, &high), capacity);
+	plan->plan[0].null_mask = 1;
+	assert_true(low == min && high == max);
+}
+
 static void
 compare_matches(int16 len, int capacity)
 {
+	compare_extremes(len, capacity);
 	for (int i = 0; i < 40; i++)
 	{
 		int64		a = random_number();
@@ -897,7 +919,30 @@ compare_matches(int16 len, int capacity)
 	}
 }
 
+/* Beside each other, or in rows */
+static const int in_rows[] = {0, 24};
+
 /* Values as they are, of 2, 4 and 8 bytes, and the low 4 of 8 */
+static void
+compare_plain_column(int kind, int width, int stride, int16 len, int capacity)
+{
+	int64		number[ROWS];
+
+	make_block(kind, stride, width, len, capacity);
+	for (int i = 0; i < capacity; i++)
+	{
+		number[i] = random_number();
+		memcpy(column + i * stride, &number[i], width);
+		if (kind == ATTR_NARROW)
+			number[i] = (uint32) number[i];
+		else if (len < 8)
+			number[i] = len == 2 ? (int16) number[i] : (int32) number[i];
+	}
+	for (int i = 0; i < capacity; i++)
+		assert_true(decoded_int(i, len) == number[i]);
+	compare_matches(len, capacity);
+}
+
 static void
 test_plain_columns(void **state)
 {
@@ -910,28 +955,35 @@ test_plain_columns(void **state)
 
 	for (int k = 0; k < (int) lengthof(kinds); k++)
 	{
-		for (int capacity = 8; capacity <= ROWS; capacity *= 2)
-		{
-			int64		number[ROWS];
-
-			make_block(kinds[k].kind, kinds[k].width, kinds[k].width, kinds[k].len, capacity);
-			for (int i = 0; i < capacity; i++)
-			{
-				number[i] = random_number();
-				memcpy(column + i * kinds[k].width, &number[i], kinds[k].width);
-				if (kinds[k].kind == ATTR_NARROW)
-					number[i] = (uint32) number[i];
-				else if (kinds[k].len < 8)
-					number[i] = kinds[k].len == 2 ? (int16) number[i] : (int32) number[i];
-			}
-			for (int i = 0; i < capacity; i++)
-				assert_true(decoded_int(i, kinds[k].len) == number[i]);
-			compare_matches(kinds[k].len, capacity);
-		}
+		for (int rows = 0; rows < (int) lengthof(in_rows); rows++)
+			for (int capacity = 8; capacity <= ROWS; capacity *= 2)
+				compare_plain_column(kinds[k].kind, kinds[k].width, Max(in_rows[rows], kinds[k].width),
+									 kinds[k].len, capacity);
 	}
 }
 
 /* Codes of one, two and four bytes for values of 2, 4 and 8 */
+static void
+compare_code_column(const int64 *value_of, int nvalues, int width, int stride, int capacity)
+{
+	uint32		code[ROWS];
+
+	make_block(width == 1 && attlen == 4 ? ATTR_CODE1_4 : width == 1 && attlen == 2 ? ATTR_CODE1_2 : ATTR_CODE,
+			   stride, width, attlen, capacity);
+	plan->plan[0].dictionary = dictionary();
+	plan->plan[0].values = dictionary_element(dictionary(), 0);
+	plan->plan[0].chunk0 = (uint32) Min(256, nvalues);
+	for (int i = 0; i < capacity; i++)
+	{
+		code[i] = i < 2 ? (uint32) nvalues - 1 : (uint32) random_below(nvalues);
+		memcpy(column + i * stride, &code[i], width);
+	}
+	for (int i = 0; i < capacity; i++)
+		assert_true(decoded_int(i, attlen) == value_of[code[i]]);
+	if (width <= 2)
+		compare_matches(attlen, capacity);
+}
+
 static void
 test_code_columns(void **state)
 {
@@ -961,25 +1013,9 @@ test_code_columns(void **state)
 			}
 			for (int width = nvalues[n] <= 256 ? 1 : 2; width <= 4; width *= 2)
 			{
-				for (int capacity = 8; capacity <= ROWS; capacity *= 2)
-				{
-					uint32		code[ROWS];
-
-					make_block(width == 1 && attlen == 4 ? ATTR_CODE1_4 : width == 1 && attlen == 2 ? ATTR_CODE1_2 : ATTR_CODE,
-							   width, width, attlen, capacity);
-					plan->plan[0].dictionary = dictionary();
-					plan->plan[0].values = dictionary_element(dictionary(), 0);
-					plan->plan[0].chunk0 = (uint32) Min(256, nvalues[n]);
-					for (int i = 0; i < capacity; i++)
-					{
-						code[i] = i < 2 ? (uint32) nvalues[n] - 1 : (uint32) random_below(nvalues[n]);
-						memcpy(column + i * width, &code[i], width);
-					}
-					for (int i = 0; i < capacity; i++)
-						assert_true(decoded_int(i, attlen) == value_of[code[i]]);
-					if (width <= 2)
-						compare_matches(attlen, capacity);
-				}
+				for (int rows = 0; rows < (int) lengthof(in_rows); rows++)
+					for (int capacity = 8; capacity <= ROWS; capacity *= 2)
+						compare_code_column(value_of, nvalues[n], width, Max(in_rows[rows], width), capacity);
 			}
 			end(NULL);
 		}
