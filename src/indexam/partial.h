@@ -22,6 +22,7 @@
 #include "sofort/store/column_read.h"
 
 #define PARTIAL_BLOCKS	256		/* in a segment, at most */
+#define ZONES_WIDE		32		/* blocks of a segment that may be out of order */
 
 /* Bytes of an entry as they sort, as two big numbers */
 typedef struct OrderKey
@@ -63,10 +64,14 @@ typedef struct ZoneBlock
 typedef struct ZoneSegment
 {
 	ZoneBlock	all;			/* of all its blocks */
-	bool		ascending;		/* both ends, from block to block */
+	bool		ascending;		/* both ends, from block to block, but for those apart */
 	bool		any_null;		/* in the leading column */
 	bool		no_help;		/* look-ups read most blocks in vain */
+	uint8		nwide;
+	uint8		wide[ZONES_WIDE];	/* blocks with rows that are out of order */
+	bool		apart[PARTIAL_BLOCKS];	/* these, and blocks without rows */
 	bool		has_null[PARTIAL_BLOCKS];
+	OrderKey	reach[PARTIAL_BLOCKS];	/* largest max so far, of those in order */
 	ZoneBlock	blocks[PARTIAL_BLOCKS];
 } ZoneSegment;
 

@@ -258,44 +258,86 @@ collect_all_of_block(Collector *c, BlockNumber block)
 		collect_root(c, block, index[i]);
 }
 
+/* A block that may matter; false: in vain */
+static bool
+collect_doubtful(Collector *c, BlockNumber block)
+{
+	uint64		before = c->set->n;
+
+	CHECK_FOR_INTERRUPTS();
+	collect_block(c, block);
+	return c->set->n > before;
+}
+
+static bool
+block_may_match(const Collector *c, const ZoneSegment *zones, int i)
+{
+	return zone_may_match(&c->range, &zones->blocks[i], zones->has_null[i]);
+}
+
+/* Blocks whose zones ascend: some beside each other.  Then those that are out of order. */
+static void
+collect_by_order(Collector *c, BlockNumber first, BlockNumber n, ZoneSegment *zones)
+{
+	int			nblocks = n;
+	BlockNumber in_vain = 0;
+	int			i;
+
+	for (i = first_zone(zones, nblocks, c->range.low); i < nblocks && !c->set->overflow; i++)
+	{
+		if (zones->apart[i])
+			continue;
+		if (order_less(c->range.high, zones->blocks[i].min))
+			break;
+		if (block_may_match(c, zones, i))
+			in_vain += !collect_doubtful(c, first + i);
+	}
+	for (i = 0; i < zones->nwide && !c->set->overflow; i++)
+		if (block_may_match(c, zones, zones->wide[i]))
+			in_vain += !collect_doubtful(c, first + zones->wide[i]);
+	note_scattered(c, zones, n, in_vain);
+}
+
+/* All blocks in turn.  zones: NULL if there are none */
+static void
+collect_in_turn(Collector *c, BlockNumber first, BlockNumber n, ZoneSegment *zones)
+{
+	BlockNumber in_vain = 0;
+	BlockNumber i;
+
+	for (i = 0; i < n && !c->set->overflow; i++)
+		if (zones == NULL || block_may_match(c, zones, i))
+			in_vain += !collect_doubtful(c, first + i);
+	if (zones != NULL)
+		note_scattered(c, zones, n, in_vain);
+}
+
 /* make_zones: unless they are there already */
 static void
 collect_from_table(Collector *c, uint32 number, bool make_zones)
 {
 	BlockNumber first = number * c->partial->segment_blocks;
-	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
-	bool		by_leading = c->range.usable && !store_chains_differ(c->store);
-	ZoneSegment *zones = !by_leading ? NULL : make_zones ? segment_zones(c, number) :
-		__atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
-	bool		ascending = zones != NULL && zones->ascending && !(c->range.nulls && zones->any_null);
-	BlockNumber block = first;
-	BlockNumber in_vain = 0;
+	BlockNumber n = Min(c->partial->segment_blocks, c->partial->nblocks - first);
+	ZoneSegment *zones;
 
-	if (zones != NULL && !zone_may_match(&c->range, &zones->all, zones->any_null))
-		return;
-	if (by_leading && collect_from_hash(c, number))
-		return;
-	if (ascending)
-		block += first_zone(zones, end - first, c->range.low);
-	for (; block < end && !c->set->overflow; block++)
+	if (!c->range.usable || store_chains_differ(c->store))
 	{
-		uint64		before;
-
-		if (ascending && order_less(c->range.high, zones->blocks[block - first].min))
-			return;
-		if (zones != NULL && !zone_may_match(&c->range, &zones->blocks[block - first],
-											 zones->has_null[block - first]))
-			continue;
-		CHECK_FOR_INTERRUPTS();
-		before = c->set->n;
-		if (by_leading)
-			collect_block(c, block);
-		else
-			collect_all_of_block(c, block);
-		in_vain += c->set->n == before;
+		for (BlockNumber i = 0; i < n && !c->set->overflow; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			collect_all_of_block(c, first + i);
+		}
+		return;
 	}
-	if (zones != NULL)
-		note_scattered(c, zones, end - first, in_vain);
+	zones = make_zones ? segment_zones(c, number) :
+		__atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
+	if ((zones != NULL && !zone_may_match(&c->range, &zones->all, zones->any_null)) ||
+		collect_from_hash(c, number))
+		return;
+	if (zones != NULL && zones->ascending && !(c->range.nulls && zones->any_null))
+		collect_by_order(c, first, n, zones);
+	else
+		collect_in_turn(c, first, n, zones);
 }
 
 /* ---- all of it ---- */

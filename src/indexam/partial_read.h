@@ -166,7 +166,7 @@ extern bool zone_may_match(const LeadingRange *range, const ZoneBlock *zone, boo
  */
 extern uint32 likely_segment(Collector *c);
 
-/* With ascending zones: the first block that is not below the range */
+/* With ascending zones: the first block in order that is not below the range */
 extern int	first_zone(const ZoneSegment *zones, int n, OrderKey low);
 
 /* A look-up has read a segment with these zones, so many of its blocks in vain. */

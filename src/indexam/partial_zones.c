@@ -23,6 +23,12 @@
 
 static const ZoneBlock no_zone = {{PG_UINT64_MAX, PG_UINT64_MAX}, {0, 0}};
 
+static bool
+is_empty(const ZoneBlock *zone)
+{
+	return order_less(zone->max, zone->min);
+}
+
 static void
 zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
 {
@@ -150,7 +156,7 @@ zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, 
 static void
 widen(const Collector *c, ZoneBlock *zone)
 {
-	if (!order_less(zone->max, zone->min))
+	if (!is_empty(zone))
 		order_widen(c, &zone->max);
 }
 
@@ -160,22 +166,95 @@ zones_ascend(const ZoneBlock *before, const ZoneBlock *zone)
 	return !order_less(zone->min, before->min) && !order_less(zone->max, before->max);
 }
 
+/* ---- the order of blocks ---- */
+
+#define NOBODY		(-1)		/* there is no block before it in order */
+#define UNKNOWN		(-2)
+
+/* The last two blocks in order */
+typedef struct ZoneOrder
+{
+	int			last;
+	int			before;
+} ZoneOrder;
+
+/* This block is looked at by itself. */
+static void
+set_apart(ZoneSegment *zones, int i)
+{
+	zones->apart[i] = true;
+	if (zones->nwide < ZONES_WIDE)
+		zones->wide[zones->nwide++] = (uint8) i;
+	else
+		zones->ascending = false;
+}
+
+/* It was the last one in order, and is not. */
+static void
+take_out_last(ZoneSegment *zones, ZoneOrder *order, int i)
+{
+	set_apart(zones, order->last);
+	for (int k = order->before + 1; k < i; k++)
+		zones->reach[k] = order->before == NOBODY ? order_min : zones->blocks[order->before].max;
+	order->last = order->before;
+	order->before = UNKNOWN;
+}
+
+/*
+ * Of two blocks that are out of order, which one is apart?  The new one if it goes beyond the
+ * other at both ends, or does not follow the one before that either.
+ */
+static bool
+last_is_apart(const ZoneSegment *zones, const ZoneOrder *order, const ZoneBlock *zone)
+{
+	const ZoneBlock *last = &zones->blocks[order->last];
+
+	if (order->before == UNKNOWN ||
+		(order_less(zone->min, last->min) && order_less(last->max, zone->max)))
+		return false;
+	return order->before == NOBODY || zones_ascend(&zones->blocks[order->before], zone);
+}
+
+/* Updates and reused row ids leave rows from everywhere in a few blocks of most tables. */
+static void
+put_in_order(ZoneSegment *zones, ZoneOrder *order, int i)
+{
+	const ZoneBlock *zone = &zones->blocks[i];
+
+	zones->reach[i] = i > 0 ? zones->reach[i - 1] : order_min;
+	if (is_empty(zone))
+	{
+		zones->apart[i] = true;
+		return;
+	}
+	if (order->last >= 0 && !zones_ascend(&zones->blocks[order->last], zone))
+	{
+		if (!last_is_apart(zones, order, zone))
+		{
+			set_apart(zones, i);
+			return;
+		}
+		take_out_last(zones, order, i);
+	}
+	order->before = order->last;
+	order->last = i;
+	zones->reach[i] = zone->max;
+}
+
 /*
  * Blocks that were filled by updates have rows from everywhere, but hardly a root.  They
- * stand out by their zones: only then it is worth looking at the words of all rows.  A
- * block without roots gets the end of the zone before it, which keeps zones ascending.
+ * stand out by their zones: only then it is worth looking at the words of all rows.
  */
 static void
-make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
+make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i, ZoneOrder *order)
 {
 	ZoneBlock  *zone = &zones->blocks[i];
-	const ZoneBlock *before = i > 0 ? zone - 1 : NULL;
 	bool		has_null;
 	bool		ordered;
 	int			n = zone_of_rows(c, block, zone, &has_null, &ordered);
 
 	widen(c, zone);
-	if (n > 0 && (before == NULL || !zones_ascend(before, zone)))
+	if (n > 0 && (order->last < 0 || !zones_ascend(&zones->blocks[order->last], zone)))
 	{
 		zone_of_roots(c, block, zone, &has_null, ordered);
 		widen(c, zone);
@@ -183,22 +262,19 @@ make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i)
 	zones->has_null[i] = has_null;
 	zones->any_null |= has_null;
 	zone_add(&zones->all, zone->min, zone->max);
-	if (order_less(zone->max, zone->min))
-		zone->min = zone->max = before != NULL ? before->max : order_min;
-	if (before != NULL && !zones_ascend(before, zone))
-		zones->ascending = false;
+	put_in_order(zones, order, i);
 }
 
 static void
 make_zones(Collector *c, BlockNumber first, BlockNumber end, ZoneSegment *zones)
 {
+	ZoneOrder	order = {NOBODY, NOBODY};
 	BlockNumber block;
 
 	zones->all = no_zone;
 	zones->ascending = true;
-	zones->any_null = false;
 	for (block = first; block < end; block++)
-		make_zone_block(c, block, zones, block - first);
+		make_zone_block(c, block, zones, block - first, &order);
 }
 
 /* Have all rows the same values in the columns that count? */
@@ -350,7 +426,7 @@ zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null)
 		(range->nulls && has_null);
 }
 
-/* With ascending zones: the first block that is not below the range */
+/* With ascending zones: the first block in order that is not below the range */
 int
 first_zone(const ZoneSegment *zones, int n, OrderKey low)
 {
@@ -360,7 +436,7 @@ first_zone(const ZoneSegment *zones, int n, OrderKey low)
 	{
 		int			middle = (from + n) / 2;
 
-		if (order_less(zones->blocks[middle].max, low))
+		if (order_less(zones->reach[middle], low))
 			from = middle + 1;
 		else
 			n = middle;
