@@ -155,7 +155,7 @@ sql(q{
 $node->append_conf('postgresql.conf', "sofort.rebuild_segment = 64\nenable_seqscan = off\nenable_mergejoin = off\nenable_hashjoin = off");
 $node->kill9;
 $node->start;
-is(sql('SELECT count(*) FROM y WHERE a = 20000'), '1', 'the first look-up, scattered');
+is(sql("SELECT count(*) FROM y WHERE a = $_"), '1', 'the first look-ups, scattered') for 20000, 20001;
 is(sql('SELECT count(*) FROM y WHERE b = 5'), '2', 'the first look-up, ascending');
 is(sql("SELECT sofort_test.hashes('y_a', false) > 0, sofort_test.hashes('y_b', false)"), 't|0', 'it has made hashes, where keys are scattered');
 for my $round (1, 2)
@@ -226,6 +226,27 @@ foreach my $where ('k = 3001', 'k = 3000', 'k = 40000', 'k < 3010', 'k <= 3000',
 	same_rows($query, "$where: blocks of versions");
 }
 is(sql(q{SELECT count(*) FROM sofort.indexes WHERE index IN ('h_k'::regclass, 'h_t'::regclass) AND status = 'partial'}), '2', 'not complete meanwhile');
+
+# Row ids that were used again: blocks with rows from everywhere, few of them in a segment, or
+# most; the first and the last block among them.
+foreach my $n (3, 15, 157)
+{
+	sql(q{DROP TABLE IF EXISTS v; CREATE TABLE v (k int, n int) USING sofort; INSERT INTO v SELECT i, i FROM generate_series(1, 40000) i;
+		CREATE INDEX v_k ON v USING sofort_index (k); DELETE FROM v WHERE k % 256 < 200 AND k / 256 * 31 % 157 < } . $n . '; ANALYZE v');
+	sql('VACUUM v');
+	sql("SELECT setseed(0.$n); INSERT INTO v SELECT (random() * 45000)::int - 2000, -i FROM generate_series(1, $n * 200) i");
+	my $moved = sql("SELECT count(DISTINCT split_part(ctid::text, ',', 1)) FROM v WHERE n < 0 AND k < 39000");
+	cmp_ok($moved, '>', $n / 2, "$n blocks have row ids that were used again");
+	$node->kill9;
+	$node->start;
+	is(sql('SELECT count(*), sum(x.n) FROM generate_series(-2100, 43100) i, LATERAL (SELECT n FROM v WHERE k = i OFFSET 0) x'),
+		sql('SELECT count(*), sum(n) FROM v'), "$n blocks: every key");
+	foreach my $where ('k < 1', 'k <= 256', 'k > 39900', 'k BETWEEN 5000 AND 5300', 'k BETWEEN 19990 AND 20010', 'k = 40000')
+	{
+		same_rows("SELECT count(*), sum(k), sum(n) FROM v WHERE $where", "$n blocks: $where");
+	}
+	is(sql("SELECT status FROM sofort.indexes WHERE index = 'v_k'::regclass"), 'partial', 'not complete meanwhile');
+}
 
 # Several columns, the first of which is enough to tell blocks apart; or not.
 sql('ALTER TABLE h ADD g smallint; UPDATE h SET g = k / 20000; VACUUM FULL h; UPDATE h SET n = n + 1 WHERE k % 4 = 0');

@@ -98,6 +98,8 @@ partial_begin(IndexKeys *keys, Relation heap)
 	pg_atomic_init_u32(&partial->phase, PARTIAL_COLLECTING);
 	pg_atomic_init_u32(&partial->merging, 0);
 	pg_atomic_init_u32(&partial->scattered, 0);
+	pg_atomic_init_u32(&partial->zones_made, 0);
+	pg_atomic_init_u32(&partial->zones_no_help, 0);
 	pg_atomic_init_u32(&partial->hashes, 0);
 	pg_atomic_init_u32(&partial->next, 0);
 	pg_atomic_init_u32(&partial->claimed, 0);

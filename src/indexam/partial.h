@@ -141,6 +141,8 @@ typedef struct PartialIndex
 	pg_atomic_uint64 drain_epoch;	/* when it has passed nobody adds to the delta any more */
 	pg_atomic_uint32 merging;	/* 1: a process merges and switches */
 	pg_atomic_uint32 scattered; /* 1: keys lie anywhere, more zones are no help */
+	pg_atomic_uint32 zones_made;	/* segments that have some */
+	pg_atomic_uint32 zones_no_help; /* and are large, and whose zones are no help */
 	pg_atomic_uint32 hashes;	/* of segments */
 	pg_atomic_uint32 next;		/* claims begin to look here */
 	pg_atomic_uint32 claimed;	/* segments, done or not */

@@ -15,6 +15,9 @@
 /* Blocks of a segment that tell whether zones are of use for the others */
 #define SCATTERED_FROM	64
 
+/* And so many segments have to be so, and most of those that have zones */
+#define SCATTERED_SEGMENTS	3
+
 /* So many may be read in vain without anything else being tried */
 #define FEW_BLOCKS		8
 
@@ -347,17 +350,23 @@ make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
 }
 
 /*
- * A look-up that has read most blocks of a segment for nothing: the next ones would,
- * too, and making more zones costs more than comparing columns.
+ * A look-up that has read most blocks of a segment for nothing: the next ones would, too.
+ * Where that is so for most segments, making more zones costs more than comparing columns; a
+ * single one may be where rows went that were updated, or inserted later.
  */
 void
 note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks, BlockNumber in_vain)
 {
-	if (in_vain <= Max(blocks / 2, FEW_BLOCKS))
+	PartialIndex *partial = c->partial;
+	uint32		no_help;
+
+	if (in_vain <= Max(blocks / 2, FEW_BLOCKS) ||
+		__atomic_exchange_n(&zones->no_help, true, __ATOMIC_ACQ_REL) || blocks < SCATTERED_FROM)
 		return;
-	zones->no_help = true;
-	if (blocks >= SCATTERED_FROM)
-		pg_atomic_write_u32(&c->partial->scattered, 1);
+	no_help = pg_atomic_add_fetch_u32(&partial->zones_no_help, 1);
+	if (no_help >= Min(SCATTERED_SEGMENTS, partial->nsegments) &&
+		no_help > pg_atomic_read_u32(&partial->zones_made) / 2)
+		pg_atomic_write_u32(&partial->scattered, 1);
 }
 
 /* Zones of a segment; NULL if the arena is full, or they would be no help. */
@@ -382,6 +391,7 @@ segment_zones(Collector *c, uint32 number)
 									__ATOMIC_ACQUIRE))
 	{
 		pg_atomic_fetch_add_u64(&c->partial->bytes, sizeof(ZoneSegment));
+		pg_atomic_fetch_add_u32(&c->partial->zones_made, 1);
 		return zones;
 	}
 	arena_free(zones);			/* another process was faster */
