@@ -100,7 +100,6 @@ partial_begin(IndexKeys *keys, Relation heap)
 	pg_atomic_init_u32(&partial->scattered, 0);
 	pg_atomic_init_u32(&partial->zones_made, 0);
 	pg_atomic_init_u32(&partial->zones_no_help, 0);
-	pg_atomic_init_u32(&partial->hashes, 0);
 	pg_atomic_init_u32(&partial->next, 0);
 	pg_atomic_init_u32(&partial->claimed, 0);
 	pg_atomic_init_u32(&partial->done, 0);
@@ -150,8 +149,9 @@ partial_free(PartialIndex *partial)
 		free_run(partial, partial->segments[i].run);
 		if (partial->segments[i].zones != NULL)
 			arena_free(partial->segments[i].zones);
+		if (partial->segments[i].hash != NULL)
+			segment_hash_free(partial->segments[i].hash);
 	}
-	partial_free_hashes(partial);
 	if (partial->delta != NULL)
 		tree_destroy(partial->delta);
 	if (partial->tree != NULL && !partial->finished)

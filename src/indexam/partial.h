@@ -143,7 +143,6 @@ typedef struct PartialIndex
 	pg_atomic_uint32 scattered; /* 1: keys lie anywhere, more zones are no help */
 	pg_atomic_uint32 zones_made;	/* segments that have some */
 	pg_atomic_uint32 zones_no_help; /* and are large, and whose zones are no help */
-	pg_atomic_uint32 hashes;	/* of segments */
 	pg_atomic_uint32 next;		/* claims begin to look here */
 	pg_atomic_uint32 claimed;	/* segments, done or not */
 	pg_atomic_uint32 done;
@@ -205,8 +204,9 @@ extern void partial_begin(IndexKeys *keys, Relation heap);
 
 /*
  * Work for the rebuild: build up to max_segments segments (0: no limit), and if
- * they are all there, merge them and make the index ready; with a limit only as far as nobody
- * has to be waited for.  Returns whether anything was done.  The caller has a snapshot and no epoch.
+ * they are all there, merge them and make the index ready; with a limit only as far as
+ * nobody has to be waited for.  Returns whether anything was done.  The caller has a
+ * snapshot and no epoch.
  */
 extern bool partial_work(IndexKeys *keys, Relation heap, int max_segments);
 
@@ -219,14 +219,16 @@ extern void partial_wait(SofortIndex *shared);
 /* Free all of it; nobody else knows it any more. */
 extern void partial_free(PartialIndex *partial);
 
+/* What switches left over, as far as nobody can look at it any more. */
+extern void partial_free_retired(SofortIndex *shared);
+
+/* ---- partial_hash.c ---- */
+
 /* Nobody else knows it any more. */
-extern void partial_free_hashes(PartialIndex *partial);
+extern void segment_hash_free(SegmentHash *hash);
 
 /* See indexam_test_hashes(). */
 extern int	partial_test_hashes(PartialIndex *partial, bool scatter);
-
-/* What switches left over, as far as nobody can look at it any more. */
-extern void partial_free_retired(SofortIndex *shared);
 
 /* ---- partial_read.c ---- */
 

@@ -65,19 +65,6 @@ hash_order(OrderKey key, int nbytes)
 	return value;
 }
 
-static OrderKey
-first_bytes(OrderKey key, int nbytes)
-{
-	if (nbytes <= 8)
-	{
-		key.hi &= PG_UINT64_MAX << (64 - 8 * nbytes);
-		key.lo = 0;
-	}
-	else if (nbytes < ORDER_BYTES)
-		key.lo &= PG_UINT64_MAX << (128 - 8 * nbytes);
-	return key;
-}
-
 /* ---- making one ---- */
 
 struct HashRows
@@ -241,8 +228,8 @@ zones_are_no_help(Collector *c, PartialSegment *segment)
 	return zones != NULL ? zones->no_help : pg_atomic_read_u32(&c->partial->scattered) != 0;
 }
 
-static void
-free_hash(SegmentHash *hash)
+void
+segment_hash_free(SegmentHash *hash)
 {
 	registry_release_hash(hash->size);
 	arena_free(hash);
@@ -257,11 +244,10 @@ publish_hash(PartialIndex *partial, PartialSegment *segment, SegmentHash *hash)
 	if (!__atomic_compare_exchange_n(&segment->hash, &nobody, hash, false, __ATOMIC_ACQ_REL,
 									 __ATOMIC_ACQUIRE))
 	{
-		free_hash(hash);
+		segment_hash_free(hash);
 		return nobody;
 	}
 	pg_atomic_fetch_add_u64(&partial->bytes, hash->size);
-	pg_atomic_fetch_add_u32(&partial->hashes, 1);
 	return hash;
 }
 
@@ -285,51 +271,26 @@ segment_hash(Collector *c, uint32 number)
 	return hash == NULL ? NULL : publish_hash(c->partial, segment, hash);
 }
 
-void
-partial_free_hashes(PartialIndex *partial)
-{
-	uint32		i;
-
-	for (i = 0; i < partial->nsegments; i++)
-		if (partial->segments[i].hash != NULL)
-			free_hash(partial->segments[i].hash);
-}
-
 int
 partial_test_hashes(PartialIndex *partial, bool scatter)
 {
+	int			n = 0;
 	uint32		i;
 
-	for (i = 0; scatter && i < partial->nsegments; i++)
-		if (partial->segments[i].zones != NULL)
-			partial->segments[i].zones->no_help = true;
+	for (i = 0; i < partial->nsegments; i++)
+	{
+		PartialSegment *segment = &partial->segments[i];
+
+		if (scatter && segment->zones != NULL)
+			segment->zones->no_help = true;
+		n += segment->hash != NULL;
+	}
 	if (scatter)
 		pg_atomic_write_u32(&partial->scattered, 1);
-	return (int) pg_atomic_read_u32(&partial->hashes);
+	return n;
 }
 
 /* ---- looking into them ---- */
-
-void
-set_equal_columns(Collector *c)
-{
-	const KeyFormat *format = &c->keys->format;
-
-	c->nequal = 0;
-	c->hash_rows = NULL;
-	if (!c->range.usable || !c->range.values || c->range.nulls)
-		return;
-	while (c->nequal < c->ncolumns)
-	{
-		int			nbytes = order_bytes(format, c->nequal + 1);
-		OrderKey	low = first_bytes(c->range.low, nbytes);
-		OrderKey	high = first_bytes(c->range.high, nbytes);
-
-		if (order_less(low, high) || order_less(high, low))
-			break;
-		c->nequal++;
-	}
-}
 
 bool
 collect_from_hash(Collector *c, uint32 number)
@@ -346,7 +307,7 @@ collect_from_hash(Collector *c, uint32 number)
 	if (hash == NULL || hash->ncolumns > c->nequal)
 		return false;
 	nbytes = order_bytes(&c->keys->format, hash->ncolumns);
-	value = hash_order(first_bytes(c->range.low, nbytes), nbytes);
+	value = hash_order(order_first_bytes(c->range.low, nbytes), nbytes);
 	bucket = bucket_of(value, hash->nbuckets);
 	places = hash_places(hash);
 	marks = hash_marks(hash);

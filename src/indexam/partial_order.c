@@ -59,6 +59,19 @@ order_bytes(const KeyFormat *format, int ncolumns)
 	return Min(last->offset + last->width, ORDER_BYTES);
 }
 
+OrderKey
+order_first_bytes(OrderKey key, int nbytes)
+{
+	if (nbytes <= 8)
+	{
+		key.hi &= PG_UINT64_MAX << (64 - 8 * nbytes);
+		key.lo = 0;
+	}
+	else if (nbytes < ORDER_BYTES)
+		key.lo &= PG_UINT64_MAX << (128 - 8 * nbytes);
+	return key;
+}
+
 void
 order_widen(const Collector *c, OrderKey *key)
 {
@@ -374,6 +387,27 @@ set_matches(Collector *c)
 		c->nmatches++;
 		if (!one_value)
 			return;
+	}
+}
+
+/* The first columns that have one value within the bounds */
+static void
+set_equal_columns(Collector *c)
+{
+	const LeadingRange *range = &c->range;
+
+	c->nequal = 0;
+	if (!range->usable || !range->values || range->nulls)
+		return;
+	while (c->nequal < c->ncolumns)
+	{
+		int			nbytes = order_bytes(&c->keys->format, c->nequal + 1);
+		OrderKey	low = order_first_bytes(range->low, nbytes);
+		OrderKey	high = order_first_bytes(range->high, nbytes);
+
+		if (order_less(low, high) || order_less(high, low))
+			return;
+		c->nequal++;
 	}
 }
 

@@ -354,6 +354,7 @@ collector_init(Collector *c, IndexKeys *keys, Relation heap, PartialIndex *parti
 	c->upper = upper;
 	c->set = set;
 	c->stride = keys_stride(&keys->format);
+	c->hash_rows = NULL;
 	partial_attributes(keys->index, c->atts);
 	set_ranges(c);
 }

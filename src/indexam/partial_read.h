@@ -144,10 +144,13 @@ extern void order_put_integer(const Collector *c, int k, int64 value, OrderKey *
 /* Bytes of an order key in which the first columns lie */
 extern int	order_bytes(const KeyFormat *format, int ncolumns);
 
+/* An order key that is zero behind its first bytes */
+extern OrderKey order_first_bytes(OrderKey key, int nbytes);
+
 /* The largest order key that begins with the columns that count, as this one does. */
 extern void order_widen(const Collector *c, OrderKey *key);
 
-/* What the bounds say: range, low and high, matches. */
+/* What the bounds say: range, low and high, matches, nequal. */
 extern void set_ranges(Collector *c);
 
 /* ---- partial_zones.c ---- */
@@ -174,9 +177,6 @@ extern void note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks,
 						   BlockNumber in_vain);
 
 /* ---- partial_hash.c ---- */
-
-/* What the bounds say of hashes: nequal. */
-extern void set_equal_columns(Collector *c);
 
 /* Collects from a segment that is not done; false: it has no hash that tells, nothing was done. */
 extern bool collect_from_hash(Collector *c, uint32 number);

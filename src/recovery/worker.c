@@ -318,12 +318,12 @@ work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 		return STEP_IDLE;
 	if (!how.polite && polite)
 		return STEP_REPLACE;
-	if (how.polite && !recovery_was_urgent())
+	if (how.polite && (polite || !recovery_was_urgent()))
 		lower_priority();
 	recovery_build_written_dictionaries(best->table, index);
 	*index = best->index;
 	recovery_show_index(my_slot, *index);
-	pgstat_report_activity(STATE_RUNNING, how.polite ?
+	pgstat_report_activity(STATE_RUNNING, polite ?
 						   "rebuilding a sofort index, at low priority" :
 						   "rebuilding a sofort index");
 	switch (sofort_index_rebuild(*index, how.segments))

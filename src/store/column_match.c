@@ -20,7 +20,7 @@
 #define MOST_CODES		65536
 
 /* The trip count is a constant in almost all blocks. */
-#define EACH_ROW(n, body) \
+#define FOR_ROWS(n, body) \
 	do { \
 		if ((n) == SOFORT_BLOCK_ROWS) \
 			for (i = 0; i < SOFORT_BLOCK_ROWS; i++) \
@@ -38,9 +38,9 @@
 #define EACH_VALUE(type, p, stride, n, body) \
 	do { \
 		if ((stride) == sizeof(type)) \
-			EACH_ROW(n, type v = ((const type *) (p))[i]; body); \
+			FOR_ROWS(n, type v = ((const type *) (p))[i]; body); \
 		else \
-			EACH_ROW(n, type v = *(const type *) ((p) + (Size) i * (stride)); body); \
+			FOR_ROWS(n, type v = *(const type *) ((p) + (Size) i * (stride)); body); \
 	} while (0)
 
 #define MATCH_RANGE(name, type, wide) \

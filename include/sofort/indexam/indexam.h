@@ -93,8 +93,9 @@ typedef enum IndexamRebuild
 
 /*
  * One step of the rebuild of an index: at most max_segments segments (of 65,536
- * rows; 0: all, and then it waits for those who use the index meanwhile).  Any number of processes can work on one index.  An index with
- * expressions or a predicate is built in one step, by one process (for others it is busy).
+ * rows; 0: all, and then it waits for those who use the index meanwhile).  Any number of
+ * processes can work on one index.  An index with expressions or a predicate is built in
+ * one step, by one process (for others it is busy).
  * For background workers; in a transaction with a snapshot.  Raises 53200 if the
  * arena is full.
  */
