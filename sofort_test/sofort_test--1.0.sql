@@ -69,6 +69,11 @@ RETURNS integer AS 'MODULE_PATHNAME', 'sofort_test_hashes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION hashes(regclass, boolean) IS
     'segments of an index in rebuild that have a hash; scatter: look-ups make them from now on';
 
+CREATE FUNCTION zones(index regclass)
+RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_zones' LANGUAGE C STRICT;
+COMMENT ON FUNCTION zones(regclass) IS
+    'what is known of the segments of an index in rebuild; NULL: it is in none';
+
 CREATE FUNCTION rank(structures text[], statements text[], alpha float8,
                      dependent boolean DEFAULT true, "limit" integer DEFAULT 1000,
                      OUT "position" integer, OUT structure text, OUT benefit float8, OUT rank float8)

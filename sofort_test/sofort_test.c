@@ -52,6 +52,7 @@ PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
 PG_FUNCTION_INFO_V1(sofort_test_allocations);
 PG_FUNCTION_INFO_V1(sofort_test_rebuild);
 PG_FUNCTION_INFO_V1(sofort_test_hashes);
+PG_FUNCTION_INFO_V1(sofort_test_zones);
 
 /* ---- stop points ---- */
 
@@ -387,6 +388,20 @@ sofort_test_hashes(PG_FUNCTION_ARGS)
 
 	index_close(index, AccessShareLock);
 	PG_RETURN_INT32(n);
+}
+
+Datum
+sofort_test_zones(PG_FUNCTION_ARGS)
+{
+	Relation	index = index_open(PG_GETARG_OID(0), AccessShareLock);
+	IndexamZones zones;
+	bool		partial = indexam_test_zones(index, &zones);
+
+	index_close(index, AccessShareLock);
+	if (!partial)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%d zones, %d ascending, %d blocks apart, %d strays", zones.segments,
+											  zones.ascending, zones.apart, zones.strays)));
 }
 
 /* Without a token, which only its client has. */

@@ -248,6 +248,41 @@ foreach my $n (3, 15, 157)
 	is(sql("SELECT status FROM sofort.indexes WHERE index = 'v_k'::regclass"), 'partial', 'not complete meanwhile');
 }
 
+# Single rows from anywhere among rows that were loaded in order: the zones do without them. So they
+# do without blocks of such rows alone, as long as these are few.
+my %stray_indexes = (s_k => 'k', s_desc => 'k DESC, n', s_t => 't', s_two => 'g, k');
+$node->append_conf('postgresql.conf', 'sofort.rebuild_segment = 64');
+sql(q{CREATE TABLE s (k int, t varchar(15) COLLATE "C", g int, n int) USING sofort;
+	INSERT INTO s SELECT i * 10, lpad((i * 10)::text, 15, '0'), i / 3000, i FROM generate_series(1, 40000) i});
+sql(join(';', map { "CREATE INDEX $_ ON s USING sofort_index ($stray_indexes{$_})" } sort keys %stray_indexes));
+srand 25;
+sql(join("\n", map { my $k = int(rand(40000)) * 10 + 5;
+			("DELETE FROM s WHERE k = " . $_ * 1770 . ';', "INSERT INTO s VALUES ($k, lpad('$k', 15, '0'), $k / 30000, -$_);",
+				$_ % 40 ? () : "INSERT INTO s VALUES (NULL, NULL, NULL, -$_ - 1000);") } 1 .. 200) . "\nANALYZE s");
+cmp_ok(sql("SELECT count(DISTINCT split_part(ctid::text, ',', 1)) FROM s WHERE n < 0"), '>', 30, 'rows that came later are in most blocks of a segment');
+foreach my $more (0, 3000)
+{
+	sql("INSERT INTO s SELECT k, lpad(k::text, 15, '0'), k / 30000, -i FROM (SELECT i, (random() * 400000)::int / 10 * 10 + 7 AS k FROM generate_series(301, 300 + $more) i) r; ANALYZE s");
+	foreach my $name (sort keys %stray_indexes)
+	{
+		restart_with('s', $name);
+		my %where = $name eq 's_t' ? (map { $_ => "t $_" } "= '000000000123450'", "< '000000000000100'", "> '000000000399950'",
+				"BETWEEN '000000000200000' AND '000000000203000'", 'IS NULL') :
+			map { $_ => ($name eq 's_two' ? 'g IS NOT DISTINCT FROM g AND g BETWEEN 0 AND 20 AND ' : '') . "k $_" } '= 123450', '< 100', '> 399950', 'BETWEEN 200000 AND 203000', 'IS NULL';
+		my $column = $name eq 's_t' ? 't' : 'k';
+		my $same = $name eq 's_two' ? 'g = i.g AND' : '';
+		is(sql("SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off;
+				SELECT count(*), sum(x.n) FROM (SELECT DISTINCT $column, g FROM s OFFSET 0) i, LATERAL (SELECT n FROM s WHERE $same $column = i.$column OFFSET 0) x"),
+			sql('SELECT count(*), sum(n) FROM s WHERE k IS NOT NULL'), "$name, $more more: every key");
+		same_rows("SELECT count(*), sum(k), sum(n) FROM s WHERE $where{$_}", "$name, $more more: $_") foreach sort keys %where;
+		my $strays = sql('SELECT count(*) FROM s WHERE n < 0 AND k IS NOT NULL');
+		like(sql("SELECT sofort_test.zones('$name')"), qr/^([34]) zones, \1 ascending, 0 blocks apart, \d+ strays$/, "$name, $more more: rows that came later do not matter");
+		cmp_ok((sql("SELECT sofort_test.zones('$name')") =~ /(\d+) strays/)[0], '>', $strays * 0.8, "$name, $more more: these were left out");
+	}
+}
+is($node->verify_problems, '', 'verify');
+$node->append_conf('postgresql.conf', 'sofort.rebuild_segment = 256');
+
 # Several columns, the first of which is enough to tell blocks apart; or not.
 sql('ALTER TABLE h ADD g smallint; UPDATE h SET g = k / 20000; VACUUM FULL h; UPDATE h SET n = n + 1 WHERE k % 4 = 0');
 my @several = ('h_up k, t', 'h_down k DESC, t', 'h_flat g, k DESC');

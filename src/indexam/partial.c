@@ -148,7 +148,7 @@ partial_free(PartialIndex *partial)
 	{
 		free_run(partial, partial->segments[i].run);
 		if (partial->segments[i].zones != NULL)
-			arena_free(partial->segments[i].zones);
+			segment_zones_free(partial->segments[i].zones);
 		if (partial->segments[i].hash != NULL)
 			segment_hash_free(partial->segments[i].hash);
 	}

@@ -18,6 +18,7 @@
 
 #include "datatype/timestamp.h"
 #include "port/pg_bswap.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/indexam/registry.h"
 #include "sofort/store/column_read.h"
 
@@ -61,19 +62,45 @@ typedef struct ZoneBlock
 	OrderKey	max;
 } ZoneBlock;
 
+/* A row that its block's zone leaves out */
+typedef struct ZoneStray
+{
+	OrderKey	key;			/* of all columns that fit */
+	uint16		place;			/* in the segment */
+} ZoneStray;
+
+typedef struct ZoneStrays
+{
+	Size		size;			/* of all of it, in bytes */
+	uint32		n;
+	uint32		filter_bits;	/* a power of two */
+	ZoneStray	rows[FLEXIBLE_ARRAY_MEMBER];	/* by key; behind them the filter: a bit for the
+												 * hash of each value in the leading column */
+} ZoneStrays;
+
 typedef struct ZoneSegment
 {
 	ZoneBlock	all;			/* of all its blocks */
-	bool		ascending;		/* both ends, from block to block, but for those apart */
+	ZoneStrays *strays;			/* rows that no block has; NULL: none */
+	bool		backward;		/* keys descend: the last block is the first in order */
+	bool		ascending;		/* both ends, from one to the next, but for those apart */
 	bool		any_null;		/* in the leading column */
+	uint16		nblocks;
 	bool		no_help;		/* look-ups read most blocks in vain */
 	uint8		nwide;
 	uint8		wide[ZONES_WIDE];	/* blocks with rows that are out of order */
 	bool		apart[PARTIAL_BLOCKS];	/* these, and blocks without rows */
 	bool		has_null[PARTIAL_BLOCKS];
-	OrderKey	reach[PARTIAL_BLOCKS];	/* largest max so far, of those in order */
+	OrderKey	reach[PARTIAL_BLOCKS];	/* by place in order: largest max so far */
 	ZoneBlock	blocks[PARTIAL_BLOCKS];
 } ZoneSegment;
+
+/* Which of the blocks of a segment is at this place in order; and the other way round */
+static inline int
+zone_in_order(const ZoneSegment *zones, int place)
+{
+	return zones->backward ? zones->nblocks - 1 - place : place;
+}
 
 /*
  * Where in a segment which values are: rows by a hash of the first bytes of their order
@@ -222,13 +249,15 @@ extern void partial_free(PartialIndex *partial);
 /* What switches left over, as far as nobody can look at it any more. */
 extern void partial_free_retired(SofortIndex *shared);
 
-/* ---- partial_hash.c ---- */
+/* ---- partial_zones.c, partial_hash.c ---- */
 
-/* Nobody else knows it any more. */
+/* Nobody else knows them any more. */
+extern void segment_zones_free(ZoneSegment *zones);
 extern void segment_hash_free(SegmentHash *hash);
 
-/* See indexam_test_hashes(). */
+/* See indexam_test_hashes(), indexam_test_zones(). */
 extern int	partial_test_hashes(PartialIndex *partial, bool scatter);
+extern void partial_test_zones(PartialIndex *partial, IndexamZones *sums);
 
 /* ---- partial_read.c ---- */
 

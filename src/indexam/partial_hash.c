@@ -7,7 +7,6 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "sofort/indexam/indexam.h"
@@ -50,21 +49,6 @@ bucket_of(uint32 value, uint32 nbuckets)
 	return (uint32) (((uint64) value * nbuckets) >> 32);
 }
 
-/* Of an order key that is zero behind its first bytes */
-static inline uint32
-hash_order(OrderKey key, int nbytes)
-{
-	uint32		value = murmurhash32((uint32) (key.hi >> 32));
-
-	if (nbytes > 4)
-		value = murmurhash32(value ^ (uint32) key.hi);
-	if (nbytes > 8)
-		value = murmurhash32(value ^ (uint32) (key.lo >> 32));
-	if (nbytes > 12)
-		value = murmurhash32(value ^ (uint32) key.lo);
-	return value;
-}
-
 /* ---- making one ---- */
 
 struct HashRows
@@ -82,7 +66,7 @@ add_row(Collector *c, HashRows *rows, uint32 first_place, int i, int nbytes)
 {
 	if (c->states[i] != STORE_VALUE)
 		return;
-	rows->values[rows->n] = hash_order(c->order[i], nbytes);
+	rows->values[rows->n] = order_hash(c->order[i], nbytes);
 	rows->places[rows->n++] = (uint16) (first_place + i);
 }
 
@@ -307,7 +291,7 @@ collect_from_hash(Collector *c, uint32 number)
 	if (hash == NULL || hash->ncolumns > c->nequal)
 		return false;
 	nbytes = order_bytes(&c->keys->format, hash->ncolumns);
-	value = hash_order(order_first_bytes(c->range.low, nbytes), nbytes);
+	value = order_hash(order_first_bytes(c->range.low, nbytes), nbytes);
 	bucket = bucket_of(value, hash->nbuckets);
 	places = hash_places(hash);
 	marks = hash_marks(hash);

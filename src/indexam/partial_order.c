@@ -411,6 +411,18 @@ set_equal_columns(Collector *c)
 	}
 }
 
+static void
+set_leading_hash(Collector *c)
+{
+	int			nbytes;
+
+	c->leading_hash = 0;
+	if (c->nequal == 0)
+		return;
+	nbytes = order_bytes(&c->keys->format, 1);
+	c->leading_hash = order_hash(order_first_bytes(c->range.low, nbytes), nbytes);
+}
+
 void
 set_ranges(Collector *c)
 {
@@ -419,4 +431,5 @@ set_ranges(Collector *c)
 	set_entry_range(c);
 	set_matches(c);
 	set_equal_columns(c);
+	set_leading_hash(c);
 }

@@ -277,14 +277,15 @@ block_may_match(const Collector *c, const ZoneSegment *zones, int i)
 
 /* Blocks whose zones ascend: some beside each other.  Then those that are out of order. */
 static void
-collect_by_order(Collector *c, BlockNumber first, BlockNumber n, ZoneSegment *zones)
+collect_by_order(Collector *c, BlockNumber first, ZoneSegment *zones)
 {
-	int			nblocks = n;
 	BlockNumber in_vain = 0;
+	int			place;
 	int			i;
 
-	for (i = first_zone(zones, nblocks, c->range.low); i < nblocks && !c->set->overflow; i++)
+	for (place = first_zone(zones, c->range.low); place < zones->nblocks && !c->set->overflow; place++)
 	{
+		i = zone_in_order(zones, place);
 		if (zones->apart[i])
 			continue;
 		if (order_less(c->range.high, zones->blocks[i].min))
@@ -295,7 +296,7 @@ collect_by_order(Collector *c, BlockNumber first, BlockNumber n, ZoneSegment *zo
 	for (i = 0; i < zones->nwide && !c->set->overflow; i++)
 		if (block_may_match(c, zones, zones->wide[i]))
 			in_vain += !collect_doubtful(c, first + zones->wide[i]);
-	note_scattered(c, zones, n, in_vain);
+	note_scattered(c, zones, zones->nblocks, in_vain);
 }
 
 /* All blocks in turn.  zones: NULL if there are none */
@@ -331,11 +332,13 @@ collect_from_table(Collector *c, uint32 number, bool make_zones)
 	}
 	zones = make_zones ? segment_zones(c, number) :
 		__atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
+	if (zones != NULL && zones->strays != NULL)
+		collect_strays(c, first, zones->strays);
 	if ((zones != NULL && !zone_may_match(&c->range, &zones->all, zones->any_null)) ||
 		collect_from_hash(c, number))
 		return;
 	if (zones != NULL && zones->ascending && !(c->range.nulls && zones->any_null))
-		collect_by_order(c, first, n, zones);
+		collect_by_order(c, first, zones);
 	else
 		collect_in_turn(c, first, n, zones);
 }
@@ -355,6 +358,7 @@ collector_init(Collector *c, IndexKeys *keys, Relation heap, PartialIndex *parti
 	c->set = set;
 	c->stride = keys_stride(&keys->format);
 	c->hash_rows = NULL;
+	c->strays = NULL;
 	partial_attributes(keys->index, c->atts);
 	set_ranges(c);
 }
@@ -366,6 +370,8 @@ collector_end(Collector *c)
 		store_match_free(&c->matches[k]);
 	if (c->hash_rows != NULL)
 		pfree(c->hash_rows);
+	if (c->strays != NULL)
+		pfree(c->strays);
 	pfree(c);
 }
 

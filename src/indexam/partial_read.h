@@ -8,6 +8,7 @@
 #ifndef SOFORT_PARTIAL_READ_H
 #define SOFORT_PARTIAL_READ_H
 
+#include "common/hashfn.h"
 #include "sofort/indexam/keys.h"
 
 #include "partial.h"
@@ -54,13 +55,30 @@ typedef struct Collector
 	char		image[TREE_MAX_KEY];	/* of a text among them */
 	int			ncolumns;		/* that count in order keys */
 	int			nequal;			/* the first of them that have one value in the range */
+	uint32		leading_hash;	/* of the leading column, if nequal > 0 */
 	HashRows   *hash_rows;		/* for making hashes; NULL: not yet */
+	ZoneStray  *strays;			/* for making zones; NULL: not yet */
 	Datum		values[SOFORT_BLOCK_ROWS];	/* of one column */
 	uint8		states[SOFORT_BLOCK_ROWS];	/* of the leading one */
 	uint8		more_states[SOFORT_BLOCK_ROWS]; /* of another */
 	uint8		ended[SOFORT_BLOCK_ROWS];	/* what follows does not decide */
 	OrderKey	order[SOFORT_BLOCK_ROWS];	/* where states says that there is a value */
 } Collector;
+
+/* Of an order key that is zero behind its first bytes */
+static inline uint32
+order_hash(OrderKey key, int nbytes)
+{
+	uint32		value = murmurhash32((uint32) (key.hi >> 32));
+
+	if (nbytes > 4)
+		value = murmurhash32(value ^ (uint32) key.hi);
+	if (nbytes > 8)
+		value = murmurhash32(value ^ (uint32) (key.lo >> 32));
+	if (nbytes > 12)
+		value = murmurhash32(value ^ (uint32) key.lo);
+	return value;
+}
 
 /* ---- integers ---- */
 
@@ -150,10 +168,27 @@ extern OrderKey order_first_bytes(OrderKey key, int nbytes);
 /* The largest order key that begins with the columns that count, as this one does. */
 extern void order_widen(const Collector *c, OrderKey *key);
 
-/* What the bounds say: range, low and high, matches, nequal. */
+/* What the bounds say: range, low and high, matches, nequal, leading_hash. */
 extern void set_ranges(Collector *c);
 
 /* ---- partial_zones.c ---- */
+
+static const ZoneBlock no_zone = {{PG_UINT64_MAX, PG_UINT64_MAX}, {0, 0}};
+
+static inline bool
+zone_is_empty(const ZoneBlock *zone)
+{
+	return order_less(zone->max, zone->min);
+}
+
+static inline void
+zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
+{
+	if (order_less(min, zone->min))
+		zone->min = min;
+	if (order_less(zone->max, max))
+		zone->max = max;
+}
 
 /* Zones of a segment, which the first process that asks makes; NULL: there are none. */
 extern ZoneSegment *segment_zones(Collector *c, uint32 number);
@@ -164,17 +199,34 @@ extern bool others_make_zones(Collector *c, PartialSegment *segment);
 extern bool zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null);
 
 /*
- * Which segment is it where keys ascend from segment to segment?  Reads a block of a few;
- * no more than a guess.
+ * Which segment is it where values ascend from segment to segment?  Reads a block of a few; no
+ * more than a guess.
  */
 extern uint32 likely_segment(Collector *c);
 
-/* With ascending zones: the first block in order that is not below the range */
-extern int	first_zone(const ZoneSegment *zones, int n, OrderKey low);
+/* From its blocks: which of them are in order, and what they have together. */
+extern void order_zones(ZoneSegment *zones);
+
+/* With ascending zones: the first place in order that is not below the range */
+extern int	first_zone(const ZoneSegment *zones, OrderKey low);
 
 /* A look-up has read a segment with these zones, so many of its blocks in vain. */
 extern void note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks,
 						   BlockNumber in_vain);
+
+/* ---- partial_strays.c ---- */
+
+/*
+ * Takes rows that are far from the others of their block, and those of blocks that are out of
+ * order, out of the zones, which are of c->ncolumns; of "all", keys of rows are.  False: the arena
+ * is full.  Uses c->strays.
+ */
+extern bool take_strays_out(Collector *c, BlockNumber first, ZoneSegment *zones, int all);
+
+/* Collects those of a segment that begins with this block. */
+extern void collect_strays(Collector *c, BlockNumber first, const ZoneStrays *strays);
+
+#define ZONE_MOST_STRAYS	4096	/* of a segment */
 
 /* ---- partial_hash.c ---- */
 

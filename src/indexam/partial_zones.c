@@ -24,23 +24,6 @@
 /* Blocks of a segment that tell how many columns its zones are of */
 #define SAMPLED_BLOCKS	32
 
-static const ZoneBlock no_zone = {{PG_UINT64_MAX, PG_UINT64_MAX}, {0, 0}};
-
-static bool
-is_empty(const ZoneBlock *zone)
-{
-	return order_less(zone->max, zone->min);
-}
-
-static void
-zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
-{
-	if (order_less(min, zone->min))
-		zone->min = min;
-	if (order_less(zone->max, max))
-		zone->max = max;
-}
-
 /* Smallest and largest of values that are all there */
 static void
 zone_of_integers(Collector *c, ZoneBlock *zone, int n)
@@ -155,11 +138,23 @@ zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, 
 		zone_add_row(c, zone, has_null, index[k]);
 }
 
+/* May all of its rows be free? */
+static bool
+may_be_free(const Collector *c, const ZoneBlock *zone)
+{
+	const KeyColumn *column = &c->keys->format.columns[0];
+
+	if (order_less(zone->min, zone->max))
+		return false;
+	return !is_signed_integer(column) ||
+		((zone->min.hi ^ order_of_integer(column, 0)) >> (64 - 8 * column->width)) == 0;
+}
+
 /* Whatever follows the columns that count */
 static void
 widen(const Collector *c, ZoneBlock *zone)
 {
-	if (!is_empty(zone))
+	if (!zone_is_empty(zone))
 		order_widen(c, &zone->max);
 }
 
@@ -174,17 +169,25 @@ zones_ascend(const ZoneBlock *before, const ZoneBlock *zone)
 #define NOBODY		(-1)		/* there is no block before it in order */
 #define UNKNOWN		(-2)
 
-/* The last two blocks in order */
+/* Places of the last two blocks that are in order */
 typedef struct ZoneOrder
 {
 	int			last;
 	int			before;
 } ZoneOrder;
 
+static ZoneBlock *
+zone_at(ZoneSegment *zones, int place)
+{
+	return &zones->blocks[zone_in_order(zones, place)];
+}
+
 /* This block is looked at by itself. */
 static void
-set_apart(ZoneSegment *zones, int i)
+set_apart(ZoneSegment *zones, int place)
 {
+	int			i = zone_in_order(zones, place);
+
 	zones->apart[i] = true;
 	if (zones->nwide < ZONES_WIDE)
 		zones->wide[zones->nwide++] = (uint8) i;
@@ -194,11 +197,11 @@ set_apart(ZoneSegment *zones, int i)
 
 /* It was the last one in order, and is not. */
 static void
-take_out_last(ZoneSegment *zones, ZoneOrder *order, int i)
+take_out_last(ZoneSegment *zones, ZoneOrder *order, int place)
 {
 	set_apart(zones, order->last);
-	for (int k = order->before + 1; k < i; k++)
-		zones->reach[k] = order->before == NOBODY ? order_min : zones->blocks[order->before].max;
+	for (int k = order->before + 1; k < place; k++)
+		zones->reach[k] = order->before == NOBODY ? order_min : zone_at(zones, order->before)->max;
 	order->last = order->before;
 	order->before = UNKNOWN;
 }
@@ -208,76 +211,127 @@ take_out_last(ZoneSegment *zones, ZoneOrder *order, int i)
  * other at both ends, or does not follow the one before that either.
  */
 static bool
-last_is_apart(const ZoneSegment *zones, const ZoneOrder *order, const ZoneBlock *zone)
+last_is_apart(ZoneSegment *zones, const ZoneOrder *order, const ZoneBlock *zone)
 {
-	const ZoneBlock *last = &zones->blocks[order->last];
+	const ZoneBlock *last = zone_at(zones, order->last);
 
 	if (order->before == UNKNOWN ||
 		(order_less(zone->min, last->min) && order_less(last->max, zone->max)))
 		return false;
-	return order->before == NOBODY || zones_ascend(&zones->blocks[order->before], zone);
+	return order->before == NOBODY || zones_ascend(zone_at(zones, order->before), zone);
 }
 
 /* Updates and reused row ids leave rows from everywhere in a few blocks of most tables. */
 static void
-put_in_order(ZoneSegment *zones, ZoneOrder *order, int i)
+put_in_order(ZoneSegment *zones, ZoneOrder *order, int place)
 {
-	const ZoneBlock *zone = &zones->blocks[i];
+	const ZoneBlock *zone = zone_at(zones, place);
 
-	zones->reach[i] = i > 0 ? zones->reach[i - 1] : order_min;
-	if (is_empty(zone))
+	zones->reach[place] = place > 0 ? zones->reach[place - 1] : order_min;
+	zone_add(&zones->all, zone->min, zone->max);
+	if (zone_is_empty(zone))
 	{
-		zones->apart[i] = true;
+		zones->apart[zone_in_order(zones, place)] = true;
 		return;
 	}
-	if (order->last >= 0 && !zones_ascend(&zones->blocks[order->last], zone))
+	if (order->last >= 0 && !zones_ascend(zone_at(zones, order->last), zone))
 	{
 		if (!last_is_apart(zones, order, zone))
 		{
-			set_apart(zones, i);
+			set_apart(zones, place);
 			return;
 		}
-		take_out_last(zones, order, i);
+		take_out_last(zones, order, place);
 	}
 	order->before = order->last;
-	order->last = i;
-	zones->reach[i] = zone->max;
+	order->last = place;
+	zones->reach[place] = zone->max;
 }
 
 /*
- * Blocks that were filled by updates have rows from everywhere, but hardly a root.  They
- * stand out by their zones: only then it is worth looking at the words of all rows.
+ * Blocks that were filled by updates have rows from everywhere, but hardly a root; those that
+ * were not filled have zeroes.  They stand out by their zones: only then it is worth looking at
+ * the words of all rows.
  */
 static void
-make_zone_block(Collector *c, BlockNumber block, ZoneSegment *zones, int i, ZoneOrder *order)
+make_zone_block(Collector *c, BlockNumber first, ZoneSegment *zones, int place, ZoneOrder *order)
 {
+	int			i = zone_in_order(zones, place);
 	ZoneBlock  *zone = &zones->blocks[i];
 	bool		has_null;
 	bool		ordered;
-	int			n = zone_of_rows(c, block, zone, &has_null, &ordered);
+	int			n = zone_of_rows(c, first + i, zone, &has_null, &ordered);
+	bool		doubtful = may_be_free(c, zone);
 
 	widen(c, zone);
-	if (n > 0 && (order->last < 0 || !zones_ascend(&zones->blocks[order->last], zone)))
+	if (n > 0 && (doubtful || order->last < 0 || !zones_ascend(zone_at(zones, order->last), zone)))
 	{
-		zone_of_roots(c, block, zone, &has_null, ordered);
+		zone_of_roots(c, first + i, zone, &has_null, ordered);
 		widen(c, zone);
 	}
 	zones->has_null[i] = has_null;
 	zones->any_null |= has_null;
-	zone_add(&zones->all, zone->min, zone->max);
-	put_in_order(zones, order, i);
+	put_in_order(zones, order, place);
 }
 
 static void
-make_zones(Collector *c, BlockNumber first, BlockNumber end, ZoneSegment *zones)
+begin_order(ZoneSegment *zones, ZoneOrder *order)
 {
-	ZoneOrder	order = {NOBODY, NOBODY};
-	BlockNumber block;
-
+	order->last = order->before = NOBODY;
 	zones->all = no_zone;
 	zones->ascending = true;
-	for (block = first; block < end; block++)
-		make_zone_block(c, block, zones, block - first, &order);
+	zones->nwide = 0;
+	memset(zones->apart, 0, sizeof(zones->apart));
+}
+
+static void
+make_zones(Collector *c, BlockNumber first, ZoneSegment *zones)
+{
+	ZoneOrder	order;
+	int			i;
+
+	begin_order(zones, &order);
+	for (i = 0; i < zones->nblocks; i++)
+		make_zone_block(c, first, zones, i, &order);
+}
+
+void
+order_zones(ZoneSegment *zones)
+{
+	ZoneOrder	order;
+	int			i;
+
+	begin_order(zones, &order);
+	for (i = 0; i < zones->nblocks; i++)
+		put_in_order(zones, &order, i);
+}
+
+/* Would they rather be in order the other way round? */
+static bool
+order_is_wrong(ZoneSegment *zones)
+{
+	const ZoneBlock *before = NULL;
+	int			ascents = 0;
+	int			i;
+
+	for (i = 0; i < zones->nblocks; i++)
+	{
+		const ZoneBlock *zone = zone_at(zones, i);
+
+		if (zone_is_empty(zone))
+			continue;
+		if (before != NULL)
+			ascents += zones_ascend(before, zone) - zones_ascend(zone, before);
+		before = zone;
+	}
+	return ascents < 0;
+}
+
+/* Rows come in the order of ascending keys, as a rule. */
+static bool
+keys_descend(const Collector *c)
+{
+	return c->keys->format.columns[0].desc;
 }
 
 /* Have all rows the same values in the columns that count? */
@@ -299,10 +353,10 @@ is_apart(Collector *c, BlockNumber block, BlockNumber end)
 	return !order_less(next.min, zone.max) || !order_less(zone.min, next.max);
 }
 
-/* Are most blocks of a sample so? */
+/* Are more than one in so many blocks of a sample so? */
 static bool
-most_blocks(Collector *c, BlockNumber first, BlockNumber end,
-			bool (*are) (Collector *c, BlockNumber block, BlockNumber end))
+sample_is(Collector *c, BlockNumber first, BlockNumber end, int one_in,
+		  bool (*is) (Collector *c, BlockNumber block, BlockNumber end))
 {
 	BlockNumber step = Max((end - first) / SAMPLED_BLOCKS, 1);
 	BlockNumber block;
@@ -310,14 +364,14 @@ most_blocks(Collector *c, BlockNumber first, BlockNumber end,
 	int			nsuch = 0;
 
 	for (block = first; block < end; block += step, nblocks++)
-		nsuch += are(c, block, end);
-	return nsuch > nblocks / 2;
+		nsuch += is(c, block, end);
+	return nsuch > nblocks / one_in;
 }
 
 /*
  * Of several columns only the first count, as far as they are integers and until they tell
- * rows of a block apart: what they agree in is read without looking at them.  All others
- * do if they tell blocks apart.
+ * rows of most blocks apart (that blocks have strays is no reason): what they agree in is read
+ * without looking at them.  All others do if they tell blocks apart.
  */
 static void
 choose_columns(Collector *c, BlockNumber first, BlockNumber end)
@@ -329,24 +383,44 @@ choose_columns(Collector *c, BlockNumber first, BlockNumber end)
 	while (n < all && is_integer(&columns[n]))
 	{
 		c->ncolumns = ++n;
-		if (n < all && !most_blocks(c, first, end, is_one_value))
+		if (n < all && !sample_is(c, first, end, 4, is_one_value))
 			return;
 	}
 	c->ncolumns = all;
-	if (n > 0 && n < all && !most_blocks(c, first, end, is_apart))
+	if (n > 0 && n < all && !sample_is(c, first, end, 2, is_apart))
 		c->ncolumns = n;
 }
 
-static void
+/* False: the arena is full. */
+static bool
 make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
 {
 	BlockNumber first = number * c->partial->segment_blocks;
 	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
 	int			all = c->ncolumns;
+	bool		made = true;
 
 	choose_columns(c, first, end);
-	make_zones(c, first, end, zones);
+	zones->nblocks = end - first;
+	zones->backward = keys_descend(c);
+	make_zones(c, first, zones);
+	if (order_is_wrong(zones))
+	{
+		zones->backward = !zones->backward;
+		order_zones(zones);
+	}
+	if (zones->nwide > 0)
+		made = take_strays_out(c, first, zones, all);
 	c->ncolumns = all;
+	return made;
+}
+
+void
+segment_zones_free(ZoneSegment *zones)
+{
+	if (zones->strays != NULL)
+		arena_free(zones->strays);
+	arena_free(zones);
 }
 
 /*
@@ -376,36 +450,40 @@ segment_zones(Collector *c, uint32 number)
 	PartialSegment *segment = &c->partial->segments[number];
 	ZoneSegment *zones = __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE);
 	ZoneSegment *nobody = NULL;
+	bool		made;
 
 	if (zones != NULL || pg_atomic_read_u32(&c->partial->scattered) != 0)
 		return zones;
+	if (c->strays == NULL)
+		c->strays = palloc(ZONE_MOST_STRAYS * sizeof(ZoneStray));
 	zones = arena_alloc(sizeof(ZoneSegment), ARENA_NO_OOM | ARENA_ZERO);
 	if (zones == NULL)
 		return NULL;
 	if (indexam_pause_search != NULL)
 		indexam_pause_search(true);
-	make_segment_zones(c, number, zones);
+	made = make_segment_zones(c, number, zones);
 	if (indexam_pause_search != NULL)
 		indexam_pause_search(false);
-	if (__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
+	if (made && __atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
 									__ATOMIC_ACQUIRE))
 	{
-		pg_atomic_fetch_add_u64(&c->partial->bytes, sizeof(ZoneSegment));
+		pg_atomic_fetch_add_u64(&c->partial->bytes, sizeof(ZoneSegment) +
+								(zones->strays != NULL ? zones->strays->size : 0));
 		pg_atomic_fetch_add_u32(&c->partial->zones_made, 1);
 		return zones;
 	}
-	arena_free(zones);			/* another process was faster */
+	segment_zones_free(zones);	/* another process was faster, if there are any */
 	return nobody;
 }
 
-/* Does a segment begin beyond the range, as far as one block tells? */
+/* Is a segment behind the range, as far as its first block tells? */
 static bool
-begins_beyond(Collector *c, uint32 number)
+is_behind(Collector *c, uint32 number)
 {
 	ZoneSegment *zones = __atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
+	ZoneBlock	zone = zones != NULL ? zones->all : zone_of(c, number * c->partial->segment_blocks);
 
-	return order_less(c->range.high, zones != NULL ? zones->all.min :
-					  zone_of(c, number * c->partial->segment_blocks).min);
+	return keys_descend(c) ? order_less(zone.max, c->range.low) : order_less(c->range.high, zone.min);
 }
 
 uint32
@@ -420,7 +498,7 @@ likely_segment(Collector *c)
 	{
 		uint32		middle = (from + to) / 2;
 
-		if (begins_beyond(c, middle))
+		if (is_behind(c, middle))
 			to = middle;
 		else
 			from = middle;
@@ -436,11 +514,11 @@ zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null)
 		(range->nulls && has_null);
 }
 
-/* With ascending zones: the first block in order that is not below the range */
 int
-first_zone(const ZoneSegment *zones, int n, OrderKey low)
+first_zone(const ZoneSegment *zones, OrderKey low)
 {
 	int			from = 0;
+	int			n = zones->nblocks;
 
 	while (from < n)
 	{
@@ -462,4 +540,23 @@ others_make_zones(Collector *c, PartialSegment *segment)
 		__atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE) == NULL &&
 		pg_atomic_read_u32(&c->partial->scattered) == 0 &&
 		pg_atomic_exchange_u32(&segment->zoning, 1) != 0;
+}
+
+void
+partial_test_zones(PartialIndex *partial, IndexamZones *sums)
+{
+	uint32		i;
+
+	memset(sums, 0, sizeof(*sums));
+	for (i = 0; i < partial->nsegments; i++)
+	{
+		ZoneSegment *zones = __atomic_load_n(&partial->segments[i].zones, __ATOMIC_ACQUIRE);
+
+		if (zones == NULL)
+			continue;
+		sums->segments++;
+		sums->ascending += zones->ascending;
+		sums->apart += zones->nwide;
+		sums->strays += zones->strays != NULL ? zones->strays->n : 0;
+	}
 }

@@ -565,3 +565,20 @@ indexam_test_hashes(Relation index, bool scatter)
 	pfree(keys);
 	return n;
 }
+
+bool
+indexam_test_zones(Relation index, IndexamZones *zones)
+{
+	IndexKeys  *keys = index_keys_open(index, CurrentMemoryContext);
+	IndexView	view;
+	bool		partial;
+
+	epoch_enter();
+	index_view(keys, &view);
+	partial = view.partial != NULL;
+	if (partial)
+		partial_test_zones(view.partial, zones);
+	epoch_exit();
+	pfree(keys);
+	return partial;
+}

@@ -96,8 +96,10 @@ static RecoveryAgain try_again = AGAIN_NEVER;
 /* ... for one that is for functions. */
 static bool functions_left = false;
 
-/* Segments in one step: some ten milliseconds */
+/* Segments in one step: some ten milliseconds; more, where the list takes as long */
 #define STEP_SEGMENTS	2
+#define STEP_MOST_SEGMENTS	8
+#define STEP_INDEXES_SEGMENT	16	/* of the list, for one more */
 
 /* Use of one list of the indexes: rebuilt ones stay locked so long */
 #define LIST_INDEXES		64
@@ -310,7 +312,7 @@ count_hopeful(RecoveryStructure *structures, int n)
 static StepResult
 work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 {
-	RecoveryStep how = {.segments = STEP_SEGMENTS};
+	RecoveryStep how = {.segments = Min(STEP_SEGMENTS + n / STEP_INDEXES_SEGMENT, STEP_MOST_SEGMENTS)};
 	int			choice = recovery_choose(structures, n, &how);
 	RecoveryStructure *best = &structures[choice];
 

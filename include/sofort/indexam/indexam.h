@@ -201,4 +201,15 @@ extern uint64 indexam_test_former_steps(void);
  */
 extern int	indexam_test_hashes(Relation index, bool scatter);
 
+/* Of the segments of an index in rebuild; false: it is in none. */
+typedef struct IndexamZones
+{
+	int			segments;		/* that have zones */
+	int			ascending;		/* of them */
+	int			apart;			/* blocks that are looked at by themselves */
+	int			strays;			/* rows */
+} IndexamZones;
+
+extern bool indexam_test_zones(Relation index, IndexamZones *zones);
+
 #endif							/* SOFORT_INDEXAM_INDEXAM_H */
