@@ -520,6 +520,12 @@ experiment_fig10() { experiment_fig9; }
 
 # ---- A17 ----
 
+uniform_template()
+{
+	TEMPLATE=uniform-sofort-$tables-$columns-$rows SIZE=$rows
+	template "$TEMPLATE" sofort load_uniform sofort
+}
+
 # of a load: template, size, mixes
 of_load()
 {
@@ -530,6 +536,10 @@ of_load()
 		tpcc)
 			template "tpcc-sofort-$warehouses-$divisor" sofort load_tpcc sofort "$warehouses"
 			TEMPLATE=tpcc-sofort-$warehouses-$divisor SIZE=$warehouses QUERIES=50-50/$divisor FULL=tpcc/$divisor ;;
+		uniform)		# ranges of eight values, of the first half of the tables; then of the other half
+			[ "$tables" -gt 1 ] || die 2 "--load uniform: at least two tables"
+			uniform_template
+			FULL=${tables}x$columns/1-$((tables / 2))/8 QUERIES=${tables}x$columns/$((tables / 2 + 1))-$tables/8 ;;
 	esac
 }
 
@@ -638,8 +648,7 @@ round_worst()
 experiment_worst()
 {
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
-	TEMPLATE=uniform-sofort-$tables-$columns-$rows SIZE=$rows
-	template "$TEMPLATE" sofort load_uniform sofort
+	uniform_template
 	in_rounds round_worst
 	picture worst "$tables tables of $columns columns, $rows rows each: all looked up equally"
 }

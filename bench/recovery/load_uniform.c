@@ -2,9 +2,11 @@
  *
  * load_uniform.c
  *	  Many tables with an index on each column, all looked up equally often:
- *	  no order of rebuilding is better than another.
+ *	  no order of rebuilding is better than another.  Or some of the tables, by ranges:
+ *	  neither zones nor hashes help where values lie anywhere.
  *
- * Size: rows of a table.  Mix: "TABLESxCOLUMNS".
+ * Size: rows of a table.  Mix: "TABLESxCOLUMNS" or "TABLESxCOLUMNS/FROM-TO/VALUES",
+ * numbers of tables, and values of a range.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,6 +19,10 @@
 
 static const char *statements[MAX_STATEMENTS + 1];
 static int	nstatements;
+static bool ranges;				/* they are by ranges */
+static int	first_statement;	/* of those in the mix */
+static int	last_statement;
+static long width;				/* values of a range */
 static long rows;
 
 static bool
@@ -24,13 +30,24 @@ choose_mix(const char *mix, long size)
 {
 	int			tables;
 	int			columns;
+	int			from = 1;
+	int			to;
+	int			n;
 
 	rows = size;
-	if (sscanf(mix, "%dx%d", &tables, &columns) != 2 || tables < 1 || columns < 1 ||
-		tables > MAX_STATEMENTS / columns)
+	width = 1;
+	n = sscanf(mix, "%dx%d/%d-%d/%ld", &tables, &columns, &from, &to, &width);
+	if (n == 2)
+		to = tables;
+	else if (n != 5)
 		return false;
+	if (tables < 1 || columns < 1 || tables > MAX_STATEMENTS / columns || from < 1 || from > to ||
+		to > tables || width < 1 || width > rows)
+		return false;
+	first_statement = (from - 1) * columns;
+	last_statement = to * columns - 1;
 	if (nstatements > 0)
-		return nstatements == tables * columns;
+		return nstatements == tables * columns && ranges == (n == 5);
 	for (int t = 1; t <= tables; t++)
 	{
 		for (int c = 1; c <= columns; c++)
@@ -39,10 +56,12 @@ choose_mix(const char *mix, long size)
 
 			if (sql == NULL)
 				fail("out of memory");
-			snprintf(sql, 80, "SELECT c%d FROM t%d WHERE c%d = $1", c % columns + 1, t, c);
+			snprintf(sql, 80, n == 2 ? "SELECT c%d FROM t%d WHERE c%d = $1" :
+					 "SELECT c%d FROM t%d WHERE c%d BETWEEN $1 AND $2", c % columns + 1, t, c);
 			statements[nstatements++] = sql;
 		}
 	}
+	ranges = n == 5;
 	return true;
 }
 
@@ -56,11 +75,14 @@ get_statements(void)
 static Outcome
 transaction(void)
 {
+	int			which = (int) rnd(first_statement, last_statement);
+	long		low = (long) rnd(1, rows - width + 1);
 	int			n = 0;
-	Outcome		outcome = run((int) rnd(0, nstatements - 1), &n, "d", (long) rnd(1, rows));
+	Outcome		outcome = ranges ? run(which, &n, "dd", low, low + width - 1) :
+		run(which, &n, "d", low);
 
-	if (outcome == SUCCESS && n != 1)
-		fail("%d rows, not one", n);
+	if (outcome == SUCCESS && n != width)
+		fail("%d rows, not %ld", n, width);
 	return outcome;
 }
 

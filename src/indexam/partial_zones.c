@@ -327,7 +327,7 @@ order_is_wrong(ZoneSegment *zones)
 	return ascents < 0;
 }
 
-/* Rows come in the order of ascending keys, as a rule. */
+/* Rows are loaded in ascending order, as a rule: keys that are DESC descend. */
 static bool
 keys_descend(const Collector *c)
 {
