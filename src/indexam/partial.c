@@ -322,8 +322,8 @@ abandon_segment(int code, Datum arg)
 static void
 build_segment(SegmentBuild *build, uint32 number)
 {
-	BlockNumber first = number * build->partial->segment_blocks;
-	BlockNumber end = Min(first + build->partial->segment_blocks, build->partial->nblocks);
+	BlockNumber first = segment_first(build->partial, number);
+	BlockNumber end = segment_end(build->partial, number);
 	Size		size = (Size) (end - first) * SOFORT_BLOCK_ROWS * build->partial->stride;
 	BlockNumber block;
 

@@ -181,6 +181,19 @@ typedef struct PartialIndex
 	PartialSegment segments[FLEXIBLE_ARRAY_MEMBER];
 } PartialIndex;
 
+/* Blocks of a segment: from the first one up to the end */
+static inline BlockNumber
+segment_first(const PartialIndex *partial, uint32 number)
+{
+	return number * partial->segment_blocks;
+}
+
+static inline BlockNumber
+segment_end(const PartialIndex *partial, uint32 number)
+{
+	return Min(segment_first(partial, number) + partial->segment_blocks, partial->nblocks);
+}
+
 static inline PartialPhase
 partial_phase(PartialIndex *partial)
 {

@@ -79,14 +79,12 @@ add_block(Collector *c, HashRows *rows, BlockNumber block, uint32 first_place, i
 		  bool roots)
 {
 	uint8		index[SOFORT_BLOCK_ROWS];
-	bool		all_values;
-	int			n = read_leading(c, block, &all_values);
+	int			n = order_block(c, block);
 	int			i;
 
-	order_rows(c, block, n);
 	if (roots)
 	{
-		n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
+		n = block_roots(c, block, index);
 		for (i = 0; i < n; i++)
 			add_row(c, rows, first_place, index[i], nbytes);
 		return;
@@ -99,8 +97,8 @@ add_block(Collector *c, HashRows *rows, BlockNumber block, uint32 first_place, i
 static void
 hash_segment(Collector *c, HashRows *rows, uint32 number, int ncolumns, bool roots)
 {
-	BlockNumber first = number * c->partial->segment_blocks;
-	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
+	BlockNumber first = segment_first(c->partial, number);
+	BlockNumber end = segment_end(c->partial, number);
 	int			nbytes = order_bytes(&c->keys->format, ncolumns);
 	int			all = c->ncolumns;
 	BlockNumber block;
@@ -280,7 +278,7 @@ bool
 collect_from_hash(Collector *c, uint32 number)
 {
 	const SegmentHash *hash = c->nequal > 0 ? segment_hash(c, number) : NULL;
-	BlockNumber first = number * c->partial->segment_blocks;
+	BlockNumber first = segment_first(c->partial, number);
 	const uint16 *places;
 	const uint8 *marks;
 	int			nbytes;
@@ -299,7 +297,7 @@ collect_from_hash(Collector *c, uint32 number)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (marks[i] == (uint8) value)
-			collect_root(c, first + places[i] / SOFORT_BLOCK_ROWS, places[i] % SOFORT_BLOCK_ROWS);
+			collect_place(c, first, places[i]);
 	}
 	return true;
 }

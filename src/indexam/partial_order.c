@@ -195,6 +195,16 @@ order_rows(Collector *c, BlockNumber block, int n)
 		order_following(c, block, k, n);
 }
 
+int
+order_block(Collector *c, BlockNumber block)
+{
+	bool		all_values;
+	int			n = read_leading(c, block, &all_values);
+
+	order_rows(c, block, n);
+	return n;
+}
+
 /* How many columns begin within the bytes of an order key */
 static int
 order_columns(const KeyFormat *format)

@@ -251,7 +251,7 @@ static void
 collect_all_of_block(Collector *c, BlockNumber block)
 {
 	uint8		index[SOFORT_BLOCK_ROWS];
-	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
+	int			n = block_roots(c, block, index);
 	int			i;
 
 	for (i = 0; i < n && !c->set->overflow; i++)
@@ -317,8 +317,8 @@ collect_in_turn(Collector *c, BlockNumber first, BlockNumber n, ZoneSegment *zon
 static void
 collect_from_table(Collector *c, uint32 number, bool make_zones)
 {
-	BlockNumber first = number * c->partial->segment_blocks;
-	BlockNumber n = Min(c->partial->segment_blocks, c->partial->nblocks - first);
+	BlockNumber first = segment_first(c->partial, number);
+	BlockNumber n = segment_end(c->partial, number) - first;
 	ZoneSegment *zones;
 
 	if (!c->range.usable || store_chains_differ(c->store))

@@ -156,6 +156,9 @@ extern int	read_leading(Collector *c, BlockNumber block, bool *all_values);
 extern void order_leading(Collector *c, int n);
 extern void order_rows(Collector *c, BlockNumber block, int n);
 
+/* Both: order keys of all rows of a block; their number. */
+extern int	order_block(Collector *c, BlockNumber block);
+
 /* Column k, an integer, of an order key that is zero from there on. */
 extern void order_put_integer(const Collector *c, int k, int64 value, OrderKey *key);
 
@@ -237,5 +240,19 @@ extern bool collect_from_hash(Collector *c, uint32 number);
 
 /* One root: into the set if its entry is within the bounds. */
 extern void collect_root(Collector *c, BlockNumber block, int index);
+
+/* The same by its place in a segment that begins with this block */
+static inline void
+collect_place(Collector *c, BlockNumber first, uint16 place)
+{
+	collect_root(c, first + place / SOFORT_BLOCK_ROWS, place % SOFORT_BLOCK_ROWS);
+}
+
+/* Roots of a block that the index needs, as store_wanted_roots() */
+static inline int
+block_roots(Collector *c, BlockNumber block, uint8 *index)
+{
+	return store_wanted_roots(c->store, block, 0, c->partial->before, index);
+}
 
 #endif							/* SOFORT_PARTIAL_READ_H */

@@ -120,14 +120,13 @@ read_roots(StrayMaker *maker, int i)
 {
 	Collector  *c = maker->c;
 	uint8		index[SOFORT_BLOCK_ROWS];
-	bool		all_values;
 	int			n;
 	int			k;
 
 	c->ncolumns = maker->all_columns;
-	order_rows(c, maker->first + i, read_leading(c, maker->first + i, &all_values));
+	(void) order_block(c, maker->first + i);
 	c->ncolumns = maker->zone_columns;
-	n = store_wanted_roots(c->store, maker->first + i, 0, c->partial->before, index);
+	n = block_roots(c, maker->first + i, index);
 	maker->nroots = 0;
 	for (k = 0; k < n; k++)
 		if (c->states[index[k]] == STORE_VALUE)
@@ -262,7 +261,7 @@ store_strays(StrayMaker *maker)
 }
 
 static bool
-is_wide(const StrayMaker *maker, int i)
+has_wide_zone(const StrayMaker *maker, int i)
 {
 	return zone_width(&maker->zones->blocks[i]) > WIDE_ZONE * maker->typical;
 }
@@ -282,19 +281,23 @@ take_strays_out(Collector *c, BlockNumber first, ZoneSegment *zones, int all)
 
 	maker.typical = typical_width(zones);
 	for (i = 0; i < zones->nblocks; i++)
-		if (is_wide(&maker, i))
+		if (has_wide_zone(&maker, i))
 			take_far_rows(&maker, i);
 	order_zones(zones);
-	for (i = 0; !zones->ascending && i < zones->nblocks; i++)
-		if (is_wide(&maker, i))
-			take_near_rows(&maker, i);
-	order_zones(zones);
-	for (i = 0; zones->ascending && zones->nwide <= zones->nblocks / 2 && i < zones->nwide; i++)
-		take_near_rows(&maker, zones->wide[i]);
-	if (maker.n == 0)
-		return true;
-	order_zones(zones);
-	return store_strays(&maker);
+	if (!zones->ascending)
+	{
+		for (i = 0; i < zones->nblocks; i++)
+			if (has_wide_zone(&maker, i))
+				take_near_rows(&maker, i);
+		order_zones(zones);
+	}
+	if (zones->ascending && zones->nwide > 0 && zones->nwide <= zones->nblocks / 2)
+	{
+		for (i = 0; i < zones->nwide; i++)
+			take_near_rows(&maker, zones->wide[i]);
+		order_zones(zones);
+	}
+	return maker.n == 0 || store_strays(&maker);
 }
 
 /* ---- looking for them ---- */
@@ -341,7 +344,6 @@ collect_strays(Collector *c, BlockNumber first, const ZoneStrays *strays)
 		if (order_less(c->range.high, stray->key))
 			return;
 		CHECK_FOR_INTERRUPTS();
-		collect_root(c, first + stray->place / SOFORT_BLOCK_ROWS,
-					 stray->place % SOFORT_BLOCK_ROWS);
+		collect_place(c, first, stray->place);
 	}
 }

@@ -126,12 +126,11 @@ static void
 zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool ordered)
 {
 	uint8		index[SOFORT_BLOCK_ROWS];
-	int			n = store_wanted_roots(c->store, block, 0, c->partial->before, index);
-	bool		all_values;
+	int			n = block_roots(c, block, index);
 	int			k;
 
 	if (!ordered)
-		order_rows(c, block, read_leading(c, block, &all_values));
+		(void) order_block(c, block);
 	*zone = no_zone;
 	*has_null = false;
 	for (k = 0; k < n; k++)
@@ -395,8 +394,8 @@ choose_columns(Collector *c, BlockNumber first, BlockNumber end)
 static bool
 make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
 {
-	BlockNumber first = number * c->partial->segment_blocks;
-	BlockNumber end = Min(first + c->partial->segment_blocks, c->partial->nblocks);
+	BlockNumber first = segment_first(c->partial, number);
+	BlockNumber end = segment_end(c->partial, number);
 	int			all = c->ncolumns;
 	bool		made = true;
 
@@ -481,7 +480,7 @@ static bool
 is_behind(Collector *c, uint32 number)
 {
 	ZoneSegment *zones = __atomic_load_n(&c->partial->segments[number].zones, __ATOMIC_ACQUIRE);
-	ZoneBlock	zone = zones != NULL ? zones->all : zone_of(c, number * c->partial->segment_blocks);
+	ZoneBlock	zone = zones != NULL ? zones->all : zone_of(c, segment_first(c->partial, number));
 
 	return keys_descend(c) ? order_less(zone.max, c->range.low) : order_less(c->range.high, zone.min);
 }

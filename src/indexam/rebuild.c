@@ -550,35 +550,36 @@ indexam_complete(Oid heap_oid)
 
 /* ---- for tests ---- */
 
-int
-indexam_test_hashes(Relation index, bool scatter)
+/* NULL: it is in no rebuild.  In an epoch, which the caller leaves. */
+static PartialIndex *
+enter_partial(Relation index)
 {
 	IndexKeys  *keys = index_keys_open(index, CurrentMemoryContext);
 	IndexView	view;
-	int			n = -1;
 
 	epoch_enter();
 	index_view(keys, &view);
-	if (view.partial != NULL)
-		n = partial_test_hashes(view.partial, scatter);
-	epoch_exit();
 	pfree(keys);
+	return view.partial;
+}
+
+int
+indexam_test_hashes(Relation index, bool scatter)
+{
+	PartialIndex *partial = enter_partial(index);
+	int			n = partial != NULL ? partial_test_hashes(partial, scatter) : -1;
+
+	epoch_exit();
 	return n;
 }
 
 bool
 indexam_test_zones(Relation index, IndexamZones *zones)
 {
-	IndexKeys  *keys = index_keys_open(index, CurrentMemoryContext);
-	IndexView	view;
-	bool		partial;
+	PartialIndex *partial = enter_partial(index);
 
-	epoch_enter();
-	index_view(keys, &view);
-	partial = view.partial != NULL;
-	if (partial)
-		partial_test_zones(view.partial, zones);
+	if (partial != NULL)
+		partial_test_zones(partial, zones);
 	epoch_exit();
-	pfree(keys);
-	return partial;
+	return partial != NULL;
 }
