@@ -65,6 +65,29 @@ is(sql(q{SELECT failures || ' ' || structures_left FROM sofort.recovery}), '1 0'
 is(sql("INSERT INTO read SELECT 8000 + i, 'a name that is not short at all ' || i FROM generate_series(1, 1600) i; SELECT count(DISTINCT name) FROM read"), '1601', 'it is used');
 is($node->verify_problems, '', 'verify');
 
+# Which tables are written to is asked of the workload that counts: after a start the one before it,
+# with sofort.recovery_alpha = 1 for ever, else until some hundred other statements were executed.
+for my $alpha (1, 0.99)
+{
+	sql("UPDATE written SET name = 'a name that is not short at all 3' WHERE id = $_") for 1 .. 5;
+	$saves = sql('SELECT sofort_test.workload_saves()');
+	sql('SELECT count(*) FROM bell');
+	ok($node->wait_until("SELECT sofort_test.workload_saves() >= $saves + 2"), "alpha $alpha: statistics were saved");
+	sql("ALTER SYSTEM SET sofort.recovery_alpha = $alpha");
+	workers(0);
+	$node->kill9;
+	$node->start;
+	sql(join(';', map { "SELECT name FROM written WHERE id = $_" } 1 .. 600));
+	$node->arm('dictionary-built', 'wait');
+	workers(1);
+	ok($node->wait_at('dictionary-built'), "alpha $alpha: a dictionary is built");
+	is(sql(q{SELECT status FROM sofort.indexes WHERE index = 'written_pkey'::regclass}), $alpha == 1 ? 'partial' : 'ready',
+		"alpha $alpha: " . ($alpha == 1 ? 'before' : 'behind') . ' the indexes of the table that was written to');
+	$node->disarm('dictionary-built');
+	ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), "alpha $alpha: recovery ends");
+}
+is($node->verify_problems, '', 'verify');
+
 $node->stop;
 $node->teardown_node;
 done_testing();

@@ -5,6 +5,7 @@
  *
  * Those of a table that the workload writes to are built before the first of its
  * indexes is worked on, so that they follow the ranking; the others in the end.
+ * Which workload that is changes with the ranking, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +21,7 @@
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/recovery/rank.h"
 #include "sofort/store/store.h"
 #include "sofort/store/workload.h"
 #include "storage/lmgr.h"
@@ -32,6 +34,9 @@
 
 /* Values: smaller ones are built by the first writer without notice */
 #define LARGE_DICTIONARY	1000
+
+/* With less than that, the past does not say which tables are written to. */
+#define WEIGHT_THAT_COUNTS	0.01
 
 /* One step for the tables that come in the end */
 #define STEP_MILLISECONDS	100
@@ -59,8 +64,7 @@ note_seen(Oid table)
 static bool
 writes_to(const WorkloadUsage *usage, Oid table)
 {
-	if ((usage->kind.command != CMD_INSERT && usage->kind.command != CMD_UPDATE) ||
-		usage->past + (double) usage->restart <= 0)
+	if (usage->kind.command != CMD_INSERT && usage->kind.command != CMD_UPDATE)
 		return false;
 	for (int k = 0; k < WORKLOAD_STRUCTURES; k++)
 		if (usage->kind.tables[k] == table)
@@ -68,16 +72,31 @@ writes_to(const WorkloadUsage *usage, Oid table)
 	return false;
 }
 
-/* Was it written to, before the start or since then? */
+/* Does the workload before the start count, or is what came since then all that does? */
+static bool
+past_counts(const WorkloadUsage *usage, int n)
+{
+	double		restart = 0;
+
+	if (sofort_recovery_mode != RECOVERY_ADAPTIVE)
+		return true;			/* the order does not depend on either */
+	for (int i = 0; i < n; i++)
+		restart += (double) usage[i].restart;
+	return rank_weight_of_past(sofort_recovery_alpha, restart) >= WEIGHT_THAT_COUNTS;
+}
+
+/* Is it written to, since the start or, as long as that counts, before it? */
 static bool
 is_written(Oid table)
 {
 	int			n;
 	WorkloadUsage *usage = workload_snapshot(MyDatabaseId, &n);
+	bool		past = past_counts(usage, n);
 	bool		result = false;
 
 	for (int i = 0; i < n && !result; i++)
-		result = writes_to(&usage[i], table);
+		result = (usage[i].restart > 0 || (past && usage[i].past > 0)) &&
+			writes_to(&usage[i], table);
 	pfree(usage);
 	return result;
 }

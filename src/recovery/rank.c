@@ -17,6 +17,12 @@ typedef struct RankWeights
 	double		restart;
 } RankWeights;
 
+double
+rank_weight_of_past(double alpha, double statements)
+{
+	return pow(alpha, statements);
+}
+
 /*
  * alpha ^ n and its complement, scaled to RANK_HORIZON statements.  A workload
  * without statements leaves the other its weight.
@@ -34,7 +40,7 @@ weights_of(const RankInput *input)
 		past += input->statements[i].past;
 		restart += input->statements[i].restart;
 	}
-	a = past <= 0 ? 0 : pow(input->alpha, restart);
+	a = past <= 0 ? 0 : rank_weight_of_past(input->alpha, restart);
 	if (past > 0)
 		w.past = a * RANK_HORIZON / past;
 	if (restart > 0)

@@ -70,6 +70,9 @@ typedef struct RankInput
 	RankBenefit benefit;
 } RankInput;
 
+/* alpha ^ n: what the workload before the start counts for after n statements, 0 to 1 */
+extern double rank_weight_of_past(double alpha, double statements);
+
 /*
  * Ranks up to "limit" structures, the best first; order[] (room for limit)
  * gets their indexes.  With RANK_DEPENDENT the second is ranked as if the first
