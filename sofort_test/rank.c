@@ -2,15 +2,19 @@
  *
  * rank.c
  *	  sofort_test.rank(): the ranking of structures for a given workload;
- *	  sofort_test.workload_saves().
+ *	  sofort_test.workload_saves(); sofort_test.searches().
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <time.h>
+
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "port/atomics.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/recovery/rank.h"
 #include "sofort/store/workload.h"
 #include "utils/array.h"
@@ -20,6 +24,45 @@ PG_FUNCTION_INFO_V1(sofort_test_rank);
 PG_FUNCTION_INFO_V1(sofort_test_workload_saves);
 
 PG_FUNCTION_INFO_V1(sofort_test_workload_records);
+PG_FUNCTION_INFO_V1(sofort_test_searches);
+
+static double
+processor_microseconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+}
+
+/* (As those of uniqueness checks, which do not wait) */
+Datum
+sofort_test_searches(PG_FUNCTION_ARGS)
+{
+	int32		n = PG_GETARG_INT32(0);
+	int32		computing = PG_GETARG_INT32(1);
+	int32		sleeping = PG_GETARG_INT32(2);
+	pg_atomic_uint64 searched;
+
+	if (indexam_before_search == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("searches are not measured in this mode of recovery")));
+	pg_atomic_init_u64(&searched, 0);
+	for (int32 i = 0; i < n; i++)
+	{
+		double		begin;
+
+		indexam_before_search(NULL, NULL);
+		begin = processor_microseconds();
+		while (processor_microseconds() < begin + computing)
+			;
+		if (sleeping > 0)
+			pg_usleep(sleeping);
+		indexam_after_search(&searched);
+	}
+	PG_RETURN_INT64((int64) pg_atomic_read_u64(&searched));
+}
 
 /* In all databases */
 Datum

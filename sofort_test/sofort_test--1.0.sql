@@ -81,6 +81,11 @@ RETURNS SETOF record AS 'MODULE_PATHNAME', 'sofort_test_rank' LANGUAGE C STRICT;
 COMMENT ON FUNCTION rank(text[], text[], float8, boolean, integer) IS
     'ranks structures ("name rebuild flags") for statements ("past restart names costs")';
 
+CREATE FUNCTION searches(n integer, computing integer, sleeping integer)
+RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_searches' LANGUAGE C STRICT;
+COMMENT ON FUNCTION searches(integer, integer, integer) IS
+    'what adaptive recovery takes for the cost of n searches in place of an index that compute and sleep so long; all in microseconds';
+
 CREATE FUNCTION workload_saves()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_workload_saves' LANGUAGE C STRICT;
 COMMENT ON FUNCTION workload_saves() IS
