@@ -48,10 +48,6 @@
 #define DEAR_PART			0.25
 #define DEAR_MICROSECONDS	100000
 
-/* A search that takes less is short.  Of so many, the processor time is asked for one. */
-#define SHORT_SEARCH_SECONDS	50e-6
-#define MOST_SHORT_SEARCHES		16
-
 /* A share that no worker has confirmed for so long does not count any more. */
 #define VALID_MICROSECONDS	1000000
 
@@ -107,20 +103,14 @@ search_share(uint64 now)
 	return share;
 }
 
-/* In seconds.  "At": processor time of this process */
-static double asked_at;			/* what it has computed until then is known */
-static double search_began_at;	/* and what has not counted since */
-static double pause_began_at;
-static double other_seconds;	/* besides searches, and has not counted yet */
+/* Processor time of this process, in seconds */
+static double search_ended;		/* when the last search ended */
+static double search_began;		/* when this one began, and what has not counted since */
+static double other_seconds;	/* between the two */
+static double pause_began;
 static double free_seconds;		/* what searches may take for nothing */
 static double last_seconds;		/* what the last one has taken */
 static bool uniqueness;			/* it is not a scan that searches */
-
-/* Of short searches only the time that has passed is known. */
-static bool by_the_clock;
-static double clock_at_begin;
-static int	nshort;				/* one after the other */
-static double short_seconds;	/* what they took since asked_at */
 
 static double
 processor_seconds(void)
@@ -128,37 +118,6 @@ processor_seconds(void)
 	struct timespec t;
 
 	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0 ? t.tv_sec + t.tv_nsec / 1e9 : 0;
-}
-
-static double
-clock_seconds(void)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return INSTR_TIME_GET_DOUBLE(now);
-}
-
-/*
- * The part of a search by the clock in what this process has computed since it was
- * asked: all that has passed, if it was not interrupted.
- */
-static double
-part_of_search(double now)
-{
-	double		computed = Max(now - asked_at - short_seconds, 0);
-	double		seconds = Min(clock_seconds() - clock_at_begin, computed);
-
-	other_seconds += computed - seconds;
-	asked_at = now;
-	short_seconds = 0;
-	return seconds;
-}
-
-static void
-count_seconds(pg_atomic_uint64 *microseconds, double seconds)
-{
-	pg_atomic_fetch_add_u64(microseconds, (uint64) (seconds * 1e6 + 0.5));
 }
 
 /* Waits while searches have used more than their share, or for the index. */
@@ -184,35 +143,20 @@ wait_for_share(bool (*complete) (void *arg), void *arg)
 	}
 }
 
-/*
- * To ask for the processor time twice takes longer than a search does where zones help
- * (1.3 us; the clock 0.05 us), so behind a short search the next ones go by the clock.
- */
 void
 recovery_before_search(bool (*complete) (void *arg), void *arg)
 {
+	search_began = processor_seconds();
 	uniqueness = complete == NULL;
-	by_the_clock = nshort > 0 && nshort < MOST_SHORT_SEARCHES &&
-		(uniqueness || free_seconds >= last_seconds);
-	if (by_the_clock)
-	{
-		clock_at_begin = clock_seconds();
-		return;
-	}
-	search_began_at = processor_seconds();
-	other_seconds += Max(search_began_at - asked_at - short_seconds, 0);
-	asked_at = search_began_at;
-	short_seconds = 0;
 	if (uniqueness)
 		return;
+	other_seconds = search_began - search_ended;
 	free_seconds = Min(free_seconds + FREE_SEARCH * other_seconds, MOST_FREE_SECONDS);
-	count_seconds(&Recovery->besides, other_seconds);
-	other_seconds = 0;
 	/* who needs no share does not wait for those who owe */
 	if (free_seconds < last_seconds)
 	{
 		wait_for_share(complete, arg);
-		search_began_at = processor_seconds();
+		search_began = processor_seconds();
 	}
 }
 
@@ -223,45 +167,16 @@ recovery_before_search(bool (*complete) (void *arg), void *arg)
 void
 recovery_pause_search(bool pause)
 {
-	double		now = processor_seconds();
-
-	if (!pause)
-	{
-		search_began_at += now - pause_began_at;
-		return;
-	}
-	if (by_the_clock)
-	{
-		/* it will not be a short one */
-		search_began_at = now - part_of_search(now);
-		by_the_clock = false;
-	}
-	pause_began_at = now;
+	if (pause)
+		pause_began = processor_seconds();
+	else
+		search_began += processor_seconds() - pause_began;
 }
 
-/* What the search that has ended has taken */
-static double
-seconds_of_search(void)
+static void
+count_seconds(pg_atomic_uint64 *microseconds, double seconds)
 {
-	double		now;
-	double		seconds;
-
-	if (by_the_clock)
-	{
-		double		passed = clock_seconds() - clock_at_begin;
-
-		if (passed < SHORT_SEARCH_SECONDS)
-		{
-			nshort++;
-			short_seconds += passed;
-			return passed;
-		}
-	}
-	now = processor_seconds();
-	seconds = by_the_clock ? part_of_search(now) : Max(now - search_began_at, 0);
-	asked_at = now;
-	nshort = seconds < SHORT_SEARCH_SECONDS ? 1 : 0;
-	return seconds;
+	pg_atomic_fetch_add_u64(microseconds, (uint64) (seconds * 1e6 + 0.5));
 }
 
 /*
@@ -271,7 +186,8 @@ seconds_of_search(void)
 void
 recovery_after_search(pg_atomic_uint64 *searched)
 {
-	double		seconds = seconds_of_search();
+	double		ended = processor_seconds();
+	double		seconds = Max(ended - search_began, 0);
 	uint64		now;
 	uint32		share;
 	uint64		paid;
@@ -281,6 +197,8 @@ recovery_after_search(pg_atomic_uint64 *searched)
 	if (uniqueness)
 		return;
 	count_seconds(&Recovery->searching, seconds);
+	count_seconds(&Recovery->besides, other_seconds);
+	search_ended = ended;
 	last_seconds = seconds;
 	free_seconds -= seconds;
 	if (free_seconds >= 0)
