@@ -321,6 +321,17 @@ sub wait_until
 	return 0;
 }
 
+# Returns 1 when all that was counted of the workload is in the pool, 0 after a minute without. (The
+# launcher sleeps when there is nothing to save; a statement on this table, which needs no index,
+# wakes it up.)
+sub workload_is_saved
+{
+	my ($node, $table) = @_;
+	my $before = $node->safe_psql('postgres', 'SELECT sofort_test.workload_saves()');
+	$node->safe_psql('postgres', "SELECT count(*) FROM $table");
+	return $node->wait_until("SELECT sofort_test.workload_saves() >= $before + 2");
+}
+
 # Returns 1 when the postmaster has ended by itself and nobody of its children
 # is left, 0 after a minute without. kill_rest => 1: some may wait for a lock that
 # the killed process had, and would never notice.

@@ -778,17 +778,15 @@ measure_fdatasync()
 
 round_heap()
 {
-	local am sofort= heap=
+	local am sofort= TEMPLATE SIZE=$heap_subscribers
 	for am in sofort heap; do
-		tatp_template $am "$heap_subscribers"
-		start_copy "tatp-$am-$heap_subscribers" || continue
-		crash_run against-heap $am tatp "$heap_subscribers" "$mix" -
-		[ $am = heap ] && heap=$RESULT || sofort=$RESULT
-		discard run
+		tatp_template $am "$SIZE"
+		TEMPLATE=tatp-$am-$SIZE
+		mode_run against-heap $am tatp "$mix" - "" || return 1
+		[ $am = heap ] || sofort=$RESULT
 	done
-	[ -n "$sofort" ] && [ -n "$heap" ] || return 1
 	measure "transactions in the 30 s after SIGKILL, checkpoint $before s old: sofort / heap" \
-		"$(ratio "$(field in_30s "$sofort")" "$(field in_30s "$heap")")" ">=" 2.5
+		"$(ratio "$(field in_30s "$sofort")" "$(field in_30s "$RESULT")")" ">=" 2.5
 }
 
 experiment_heap()
