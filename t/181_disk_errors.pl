@@ -168,4 +168,24 @@ $node->start;
 all_there('error of the log, crash');
 $node->stop;
 $node->teardown_node;
+
+# ---- a new pool, whose name gets to the disk before anything relies on it ----
+my $new = SofortNode->new('new');
+$dir = $new->basedir . '/disk';
+mkdir $dir;
+$new->{_sofort_pool} = "$dir/pool";
+$new->init;
+$new->{_wrapper} = [ 'env', "LD_PRELOAD=$ENV{SOFORT_DISK_ERRORS}", "SOFORT_DISK_ERRORS=$dir" ];
+break('directory');
+$new->start(no_extension => 1);
+like(slurp_file($new->logfile), qr/could not rename sofort pool ".*pool\.new": Input\/output error/, 'its name could not be synchronised');
+ok(-e "$dir/pool" && !-e "$dir/named", 'it has its name, as after a crash in between');
+$new->restart;
+ok(-e "$dir/named", 'the next start synchronises it');
+is($new->safe_psql('postgres', 'SELECT medium FROM sofort.pool'), 'process', 'and uses the pool');
+unlink "$dir/named";
+$new->restart;
+ok(!-e "$dir/named", 'once');
+$new->stop;
+$new->teardown_node;
 done_testing();

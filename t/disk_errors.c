@@ -10,6 +10,9 @@
  * that are written again get to the disk.  One that succeeds before removes "before", the
  * test's copy of what the disk has.
  *
+ * If there is a file "directory", the next fsync() of a directory "disk", where the pool
+ * is, fails; one that succeeds leaves a file "named".
+ *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
@@ -23,6 +26,7 @@
 #include <unistd.h>
 
 extern int	fdatasync(int fd);
+extern int	fsync(int fd);
 extern ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at);
 extern ssize_t pwritev64v2(int fd, const struct iovec *io, int n, off64_t at, int flags);
 
@@ -109,6 +113,26 @@ fdatasync(int fd)
 			(void) there_was("before");
 	}
 	return (int) syscall(SYS_fdatasync, fd);
+}
+
+int
+fsync(int fd)
+{
+	char		path[4096];
+	int			rc;
+
+	if (!is_file(fd, "/disk", path, sizeof(path)))
+		return (int) syscall(SYS_fsync, fd);
+	if (there_was("directory"))
+	{
+		errno = EIO;
+		return -1;
+	}
+	rc = (int) syscall(SYS_fsync, fd);
+	in_directory(path, sizeof(path), "named");
+	if (rc == 0)
+		close(open(path, O_CREAT | O_WRONLY, 0600));
+	return rc;
 }
 
 ssize_t

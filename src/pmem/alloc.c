@@ -27,6 +27,9 @@ static uint32 open_intents = 0;
 /* Of these: its link was stored by pm_link_batch(), and waits for pm_settle(). */
 static uint32 linked_intents = 0;
 
+/* Of these: reserved ahead of their need, and given up when anything else needs them. */
+static uint32 ahead_intents = 0;
+
 /* pm_settle() has forgotten some, perhaps not durably. */
 static bool settled_since_drain = false;
 static bool callbacks_registered = false;
@@ -34,6 +37,7 @@ static bool callbacks_registered = false;
 StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 32, "open_intents has 32 bits");
 
 static void free_targets(AllocIntent **intent, int n);
+static void settle_linked(bool drained);
 
 /* This process's intents: for reservations, and one for pm_free() */
 static AllocIntents *
@@ -153,7 +157,8 @@ shared_slab_class(Size size)
 int
 pm_reservable(void)
 {
-	return PM_INTENTS_PER_BACKEND - pg_popcount32(open_intents & ~linked_intents);
+	return PM_INTENTS_PER_BACKEND -
+		pg_popcount32(open_intents & ~linked_intents & ~ahead_intents);
 }
 
 /* n intents that nothing needs; r says which */
@@ -163,7 +168,9 @@ take_intents(PmReservation *r, int n)
 	int			taken = 0;
 
 	if (pg_popcount32(open_intents) + n > PM_INTENTS_PER_BACKEND)
-		pm_settle();
+		settle_linked(false);
+	if (pg_popcount32(open_intents) + n > PM_INTENTS_PER_BACKEND)
+		pm_give_up_ahead();
 	if (pm_reservable() < n)
 		elog(ERROR, "sofort: more than %d allocations are open", PM_INTENTS_PER_BACKEND);
 	for (int i = 0; taken < n; i++)
@@ -299,6 +306,77 @@ pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 n
 	return pm_try_reserve_batch(r, &request, 1, owner, flags);
 }
 
+int
+pm_try_reserve_ahead(PmReservation *r, const PmRequest *request, int now, int n, StoreId owner,
+					 int flags)
+{
+	int			rc;
+
+	Assert((flags & PM_RESERVE_UNGUARDED) == 0);
+	rc = pm_try_reserve_batch(r, request, n, owner, flags);
+	for (int i = now; i < n && rc == 0; i++)
+	{
+		Assert(request[i].size <= PM_SLAB_MAX && request[i].nlinks == 1);
+		ahead_intents |= 1u << r[i].intent;
+	}
+	return rc;
+}
+
+int
+pm_ahead(void)
+{
+	return pg_popcount32(ahead_intents);
+}
+
+bool
+pm_take_ahead(PmReservation *r, const PmRequest *request, int flags)
+{
+	bool		shared = (flags & PM_RESERVE_SHARED_SLAB) != 0;
+	AllocIntents *mine;
+	Size		size;
+
+	if (ahead_intents == 0 || request->size > PM_SLAB_MAX)
+		return false;
+	mine = my_intents(false);
+	size = slab_class_size(shared ? shared_slab_class(request->size) : slab_class(request->size));
+	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+	{
+		const AllocIntent *intent = &mine->intent[i];
+
+		if ((ahead_intents & (1u << i)) == 0 || intent->link != pm_ptr(request->link) ||
+			intent->size != size)
+			continue;
+		ahead_intents &= ~(1u << i);
+		r->intent = i;
+		r->target = intent->target;
+		r->size = size;
+		r->addr = pm_deref(r->target);
+		return true;
+	}
+	return false;
+}
+
+/* (Nobody holds what they name: it does not matter what has become of their links.) */
+void
+pm_give_up_ahead(void)
+{
+	AllocIntents *mine;
+	AllocIntent *intent[PM_INTENTS_PER_BACKEND];
+	int			n = 0;
+
+	if (ahead_intents == 0)
+		return;
+	HOLD_INTERRUPTS();
+	mine = my_intents(false);
+	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
+		if (ahead_intents & (1u << i))
+			intent[n++] = &mine->intent[i];
+	free_targets(intent, n);
+	open_intents &= ~ahead_intents;
+	ahead_intents = 0;
+	RESUME_INTERRUPTS();
+}
+
 void
 pm_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link, uint64 nlinks, int flags)
 {
@@ -372,14 +450,15 @@ pm_link_batch(const PmReservation *r, const PmRequest *request, int n)
  * not drained: the caller drains before anybody else can free what they name, or ends
  * in an ERROR, after which pm_release_reservations() does.
  */
-void
-pm_settle(void)
+static void
+settle_linked(bool drained)
 {
 	AllocIntents *mine;
 
 	if (likely(linked_intents == 0))
 		return;
-	pm_drain();
+	if (!drained)
+		pm_drain();
 	SOFORT_STOP("pmem-settling");
 	mine = my_intents(false);
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
@@ -388,6 +467,16 @@ pm_settle(void)
 	open_intents &= ~linked_intents;
 	linked_intents = 0;
 	settled_since_drain = true;
+}
+
+/* (Giving up drains, and so makes durable what was linked.) */
+void
+pm_settle(void)
+{
+	bool		drained = ahead_intents != 0;
+
+	pm_give_up_ahead();
+	settle_linked(drained);
 }
 
 void
@@ -533,7 +622,7 @@ settle_what_is_freed(PMPtr *link, PMPtr target, uint64 size)
 		if ((linked_intents & (1u << i)) != 0 &&
 			(mine->intent[i].link == pm_ptr(link) || points_into(mine->intent[i].link, target, size)))
 		{
-			pm_settle();
+			settle_linked(false);
 			return;
 		}
 	}
@@ -704,7 +793,7 @@ pm_release_reservations(void)
 	if (open_intents != 0)
 		pm_drain();
 	free_targets(unlinked, n);
-	open_intents = linked_intents = 0;
+	open_intents = linked_intents = ahead_intents = 0;
 	RESUME_INTERRUPTS();
 }
 
@@ -794,7 +883,7 @@ alloc_startup(void)
 	uint64		s;
 	int			i;
 
-	open_intents = linked_intents = 0;
+	open_intents = linked_intents = ahead_intents = 0;
 	settled_since_drain = false;
 	for (s = 0; s < nsets; s++)
 	{

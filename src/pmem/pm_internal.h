@@ -230,6 +230,7 @@ extern void pool_file_path(void);
 extern bool pool_file_lock(PoolRefusal *why);
 extern bool pool_file_word(pg_atomic_uint32 **word, PoolRefusal *why);
 extern bool pool_file_create(const PoolControl *control, PoolRefusal *why);
+extern bool pool_file_make_name_durable(PoolRefusal *why);
 extern bool pool_refuse_errno(PoolRefusal *why, const char *action, const char *path,
 							  const char *hint);
 extern bool pool_file_find(const char *path, bool *exists, PoolRefusal *why);

@@ -223,7 +223,12 @@ open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 		return false;
 	if (!exists && control->state != CONTROL_CREATING)
 		return refuse_missing(control, why);
-	if (!exists && !pool_file_create(control, why))
+	if (!exists)
+	{
+		if (!pool_file_create(control, why))
+			return false;
+	}
+	else if (control->state == CONTROL_CREATING && !pool_file_make_name_durable(why))
 		return false;
 	return pool_file_open(control, why);
 }

@@ -606,22 +606,28 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 }
 
 /*
- * The same for a row of which a power cut has left the link to it, perhaps, and
- * nothing else (README.md, "Where a drain waits for a disk").  If nothing leads to
- * it its own link may be an old one.  Another transaction may be about to use it.
+ * A start found, of a chain that a transaction may have changed, the version that nobody
+ * has ended: it is the newest, whatever a power cut has left in the root's link.  The
+ * version's own link is durable.  Flushed.  No palloc, no ERROR.
  */
 void
-chain_unlink_empty(StoreHeader *header, const RowRef *ref)
+chain_restore_newest(StoreHeader *header, const RowRef *ref)
 {
-	RowRef		root;
+	RowRef		root = *ref;
+	uint64		link = 0;
+	uint64	   *slot;
 
-	if (!walk_to_root(header, ref, &root, true))
+	if (is_heap_only(ref->words))
+	{
+		if (!walk_to_root(header, ref, &root, true) || is_heap_only(root.words) ||
+			word_read(&root.words->begin) == WORD_EMPTY)
+			return;				/* damaged: verify() tells */
+		link = LINK_MAKE(ref->row);
+	}
+	slot = word_slot_quietly(&root.block->links, root.index);
+	if (slot == NULL)
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
-	if (word_read(&ref->words->begin) == WORD_EMPTY)
-	{
-		chain_flush(header, &root); /* a killed start may have done it already */
-		unlink_from(header, &root, ref);
-	}
+	pm_store8(slot, link);
 	LWLockRelease(chain_lock(store_id_of(header), root.row));
 }

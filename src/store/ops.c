@@ -105,6 +105,30 @@ undo_end(const RowRef *ref, uint32 slot, uint32 generation, CommandId from_comma
 	(void) txn_undo_end_word(&ref->words->end, slot, generation, from_command);
 }
 
+/*
+ * A power cut may have left a link to a new version, or a successor word, without the
+ * version, and without the claim (README.md, "Where a drain waits for a disk").  What is
+ * not ended has no successor, and is the newest version of its chain, unless it is one of
+ * those that are being undone.
+ */
+static void
+restore_unended(StoreHeader *header, const RowRef *ref, uint32 slot, uint32 generation,
+				CommandId from_command)
+{
+	uint64		begin = word_read(&ref->words->begin);
+	uint64		end = word_read(&ref->words->end);
+	uint64	   *successor = word_slot_quietly(&ref->block->successors, ref->index);
+
+	if (WORD_TAG(end) == WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_PROGRESS)
+		return;
+	if (successor != NULL)
+		pm_store8(successor, 0);
+	if (WORD_TAG(begin) == WORD_TAG_STAMP ||
+		(txn_word_to_undo(begin, slot, generation, 0) &&
+		 !txn_word_to_undo(begin, slot, generation, from_command)))
+		chain_restore_newest(header, ref);
+}
+
 static void
 undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_command)
 {
@@ -130,11 +154,16 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 			if (txn_recovering)
 			{
 				if (begin && old == WORD_EMPTY)
-					chain_unlink_empty(header, &ref);
+				{
+					undo_begin(header, &ref);	/* an index may have its entry */
+					n++;
+				}
 				else if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
 					chain_unlink(header, &ref);	/* see README.md, "Killed in the undo" */
 				else if (begin && old == WORD_ABORTED)
 					forget_link(&ref);
+				else if (!begin)
+					restore_unended(header, &ref, slot, generation, from_command);
 				pm_flush(ref.words, sizeof(RowWords));
 			}
 			continue;
@@ -142,7 +171,11 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 		if (begin)
 			undo_begin(header, &ref);
 		else
+		{
 			undo_end(&ref, slot, generation, from_command);
+			if (txn_recovering)
+				restore_unended(header, &ref, slot, generation, from_command);
+		}
 		n++;
 	}
 	if (shared != NULL && begin)
@@ -175,6 +208,7 @@ end_of_xact(bool committed)
 	stats_end_of_xact();
 	chain_end_of_xact();
 	value_reset();				/* an error may have left a value */
+	value_end_of_xact();
 }
 
 /*

@@ -116,32 +116,6 @@ link_to_predecessor(const RowRef *old)
 		LINK_MAKE_ROOT(old->row);
 }
 
-/*
- * The row that will replace "old" gets the words of an empty row and its link,
- * for the drain that comes before the claim of "old".
- */
-static void
-prepare_successor(StoreDesc *store, uint64 row, const RowRef *old)
-{
-	struct StoreLocal *local = store->local;
-	RowRef		ref;
-
-	if (!store_locate(store, row, &ref))
-		return;
-	prepare_row(plan_get(store, ref.block->shape), &ref);
-	pm_store8(block_ensure_links(store, ref.block, false) + ref.index, link_to_predecessor(old));
-	pm_flush(ref.words, sizeof(RowWords));
-	local->prepared = true;
-	local->prepared_row = row;
-	local->prepared_drains = pm_counters()->drains;
-}
-
-static inline bool
-is_prepared(const StoreDesc *store, uint64 row)
-{
-	return store->local->prepared && store->local->prepared_row == row;
-}
-
 /* Flush n rows of a block from "index" on. */
 static void
 row_flush(const ShapePlan *plan, const BlockHeader *block, uint32 index, uint32 n)
@@ -331,8 +305,7 @@ fill_fields(StoreDesc *store, uint64 row, const Datum *values, const bool *isnul
 		elog(ERROR, "sofort store " UINT64_FORMAT ": reserved row " UINT64_FORMAT " has no storage",
 			 store->id, row);
 	plan = plan_get(store, ref->block->shape);
-	if (old == NULL || !is_prepared(store, row))
-		prepare_row(plan, ref);
+	prepare_row(plan, ref);
 	if (old != NULL && old->block->shape != ref->block->shape)
 		old = NULL;
 	epoch_enter();
@@ -344,26 +317,29 @@ fill_fields(StoreDesc *store, uint64 row, const Datum *values, const bool *isnul
 	return misfit;
 }
 
+/* row, rows_left: see value_store_references() */
 static void
-store_references(StoreDesc *store, int nrefs)
+store_references(StoreDesc *store, int nrefs, const RowRef *row, uint32 rows_left)
 {
 	const struct StoreLocal *local = store->local;
 
 	if (nrefs == 0)
 		return;
-	value_store_references(store, nrefs, local->ref_fields, local->ref_values, local->ref_atts);
+	value_store_references(store, nrefs, local->ref_fields, local->ref_values, local->ref_atts,
+						   row, rows_left);
 	value_reset();
 }
 
+/* The first row of a reservation; FITS or the attribute that does not fit. */
 static int
-fill_row(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
+fill_row(StoreDesc *store, const Reservation *r, const Datum *values, const bool *isnull,
 		 const RowRef *old, RowRef *ref)
 {
 	int			nrefs = 0;
-	int			misfit = fill_fields(store, row, values, isnull, old, ref, &nrefs);
+	int			misfit = fill_fields(store, r->row, values, isnull, old, ref, &nrefs);
 
 	if (misfit == FITS)
-		store_references(store, nrefs);
+		store_references(store, nrefs, ref, r->count - 1);
 	return misfit;
 }
 
@@ -406,7 +382,7 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 		if (ref->block->shape == newest)
 			widen_for(rel, store, newest, misfit, values[misfit], isnull[misfit]);
 		space_reserve_other(rel, store);
-		misfit = fill_row(store, local->other.row, values, isnull, NULL, ref);
+		misfit = fill_row(store, &local->other, values, isnull, NULL, ref);
 		if (misfit == FITS)
 			return &local->other;
 	}
@@ -432,13 +408,13 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 		tid_note_row(rel, store, values, isnull);
 	if (old != NULL && store->header->tid_fill != 0 && space_reserve_near(rel, store, old->row))
 	{
-		if (fill_row(store, local->near.row, values, isnull, old, ref) == FITS)
+		if (fill_row(store, &local->near, values, isnull, old, ref) == FITS)
 			return &local->near;
 		space_give(store->shared, local->near.row, 1);
 		local->near.count = 0;
 	}
 	space_reserve(rel, store, 1);
-	misfit = fill_row(store, local->main.row, values, isnull, old, ref);
+	misfit = fill_row(store, &local->main, values, isnull, old, ref);
 	if (likely(misfit == FITS))
 	{
 		local->main.misfits = 0;
@@ -501,7 +477,7 @@ prefetch_row(StoreDesc *store, uint64 row)
 }
 
 uint64
-store_next_row(Relation rel, StoreDesc *store, const RowRef *old, bool heap_only)
+store_next_row(Relation rel, StoreDesc *store, const RowRef *old)
 {
 	const Reservation *r = &store->local->main;
 
@@ -510,9 +486,6 @@ store_next_row(Relation rel, StoreDesc *store, const RowRef *old, bool heap_only
 	else
 		space_reserve(rel, store, 1);
 	prefetch_row(store, r->row);
-	store->local->prepared = false;
-	if (heap_only && pm_drain_is_slow())
-		prepare_successor(store, r->row, old);
 	return r->row;
 }
 
@@ -524,7 +497,7 @@ store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *is
 
 	finish_row(store, r, ref, begin, WORD_EMPTY);
 	SOFORT_STOP("store-row-stored");
-	if (durable)
+	if (durable && !pm_drain_is_slow())
 		pm_drain();
 	SOFORT_STOP("store-row-written");
 }
@@ -558,7 +531,7 @@ begin_waiting(StoreDesc *store, WaitingRows *waiting, uint64 begin)
 {
 	Reservation *r = &store->local->main;
 
-	store_references(store, waiting->nrefs);
+	store_references(store, waiting->nrefs, NULL, 0);
 	for (int i = 0; i < waiting->n; i++)
 		__atomic_store_n(&waiting->row[i].words->begin,
 						 begin_with_check(store, &waiting->row[i], begin), __ATOMIC_RELEASE);
@@ -654,7 +627,6 @@ finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *o
 	uint64	   *own;
 	uint64	   *top;
 	int			nfreed = 0;
-	bool		prepared = is_prepared(store, ref->row);
 	uint32		lot = hash_bytes_uint32((uint32) (begin ^ (begin >> 32)));
 
 	if (!store_locate(store, store_chain_root(store, old), &root))
@@ -662,11 +634,9 @@ finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *o
 			 store->id, old->row);
 	own = block_ensure_links(store, ref->block, false) + ref->index;
 	top = block_ensure_links(store, root.block, false) + root.index;
-	if (!prepared)
-		pm_store8(own, link_to_predecessor(old));
+	pm_store8(own, link_to_predecessor(old));
 	finish_row(store, r, ref, begin | BEGIN_HEAP_ONLY, WORD_EMPTY);
-	/* what was prepared is durable if there was a drain since */
-	if (!prepared || store->local->prepared_drains == pm_counters()->drains)
+	if (!pm_drain_is_slow())
 		pm_drain();
 	SOFORT_STOP("store-row-written");
 
@@ -700,7 +670,8 @@ store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const 
 	}
 	slot = block_ensure_links(store, old->block, true) + old->index;
 	finish_row(store, r, ref, begin, WORD_EMPTY);
-	pm_drain();
+	if (!pm_drain_is_slow())
+		pm_drain();
 	SOFORT_STOP("store-row-written");
 	__atomic_store_n(slot, LINK_MAKE(ref->row), __ATOMIC_RELEASE);
 	pm_flush(slot, sizeof(uint64));

@@ -224,23 +224,152 @@ fill_value(void *addr, Datum image, Size size)
 	}
 }
 
+/* ---- reserving for rows to come ---- */
+
+/*
+ * Where a drain waits for a disk, the one for an intent is what a row with a value waits
+ * for.  A statement that has added some rows will add more, to the rows that are reserved
+ * for it, and often with values as long: so their slots are reserved together.
+ */
+#define AHEAD_FROM_ROWS		3	/* reserved rows behind this one */
+#define AHEAD_PATIENCE		16	/* rows without use, then others may reserve ahead */
+#define AHEAD_PAUSE_MIN		16
+#define AHEAD_PAUSE_MAX		1024
+
+/* Of this process and transaction */
+static struct
+{
+	StoreId		store;			/* reserved for rows of this one ... */
+	uint64		end;			/* ... before this row */
+	int			made;
+	int			unused_rows;	/* since one of them was taken */
+	int			pause;			/* rows before the next attempt, after one that missed */
+	int			next_pause;
+} ahead;
+
+void
+value_end_of_xact(void)
+{
+	memset(&ahead, 0, sizeof(ahead));
+}
+
+/* How many of the rows to come does their space get reserved with this one's? */
+static int
+rows_to_reserve_for(const StoreDesc *store, uint64 row, uint32 rows_left, int nrefs)
+{
+	if (rows_left < AHEAD_FROM_ROWS || !pm_drain_is_slow())
+		return 0;
+	if (pm_ahead() > 0)
+	{
+		int			unused = pm_ahead();
+
+		if (ahead.store == store->id ? row < ahead.end : ++ahead.unused_rows < AHEAD_PATIENCE)
+			return 0;
+		pm_give_up_ahead();
+		if (unused > ahead.made / 4)
+		{
+			ahead.next_pause = Min(Max(2 * ahead.next_pause, AHEAD_PAUSE_MIN), AHEAD_PAUSE_MAX);
+			ahead.pause = ahead.next_pause;
+		}
+		else
+			ahead.next_pause = 0;
+	}
+	if (ahead.pause > 0)
+	{
+		ahead.pause--;
+		return 0;
+	}
+	return Min((int) rows_left, pm_reservable() / nrefs - 1);
+}
+
+/*
+ * Requests for the same fields of so many rows behind this one, as they are in the first n;
+ * returns how many there are in all.
+ */
+static int
+add_requests_ahead(PmRequest *request, int n, int rows, const uint32 *stride)
+{
+	int			total = n;
+
+	for (int j = 1; j <= rows; j++)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			if (request[i].size > PM_SLAB_MAX)
+				return n;
+			request[total] = request[i];
+			request[total++].link = (PMPtr *) ((char *) request[i].link + (Size) j * stride[i]);
+		}
+	}
+	return total;
+}
+
+/* Space for the n values of one row, and perhaps for those of rows to come */
+static void
+reserve_for_row(StoreDesc *store, const RowRef *row, uint32 rows_left, PmReservation *r,
+				const PmRequest *request, const int *atts, int n, int flags)
+{
+	const AttrPlan *plan = plan_get(store, row->block->shape)->plan;
+	PmReservation got[PM_INTENTS_PER_BACKEND];
+	PmRequest	need[PM_INTENTS_PER_BACKEND];
+	uint32		stride[PM_INTENTS_PER_BACKEND];
+	int			of[PM_INTENTS_PER_BACKEND];
+	int			nneed = 0;
+	int			total;
+	int			rows;
+	int			full;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (pm_take_ahead(&r[i], &request[i], flags))
+		{
+			ahead.unused_rows = 0;
+			continue;
+		}
+		of[nneed] = i;
+		stride[nneed] = plan[atts[i]].stride;
+		need[nneed++] = request[i];
+	}
+	if (nneed == 0)
+		return;
+	rows = rows_to_reserve_for(store, row->row, rows_left, nneed);
+	total = add_requests_ahead(need, nneed, rows, stride);
+	full = pm_try_reserve_ahead(got, need, nneed, total, store->id, flags);
+	if (full != 0 && total > nneed)
+	{
+		total = nneed;
+		full = pm_try_reserve_ahead(got, need, nneed, total, store->id, flags);
+	}
+	if (full != 0)
+		pm_raise_full(full, largest(need, nneed));
+	for (int i = 0; i < nneed; i++)
+		r[of[i]] = got[i];
+	if (total > nneed)
+	{
+		ahead.store = store->id;
+		ahead.end = row->row + rows + 1;
+		ahead.made = total - nneed;
+		ahead.unused_rows = 0;
+	}
+}
 /*
  * Store the values of n REFERENCE fields (their addresses) of rows that nobody can see
  * yet, and that count only if this transaction commits: not drained but for their intents,
  * which those of a store that goes with this subtransaction do without.
+ * row: all are this one's, and rows_left behind it are reserved, too; NULL: of several.
  * After an ERROR what was linked stays referenced by the row; the next user of the row
  * frees it.
  */
 void
 value_store_references(StoreDesc *store, int n, const uint64 *fields, const Datum *values,
-					   const int *atts)
+					   const int *atts, const RowRef *row, uint32 rows_left)
 {
 	PmReservation r[PM_INTENTS_PER_BACKEND];
 	PmRequest	request[PM_INTENTS_PER_BACKEND];
 	Datum		image[PM_INTENTS_PER_BACKEND];
-	int			flags = store_slab_flags(store->header) |
-		(store->local->new_storage ? PM_RESERVE_UNGUARDED : 0);
-	int			most = store->local->new_storage ? PM_INTENTS_PER_BACKEND : Max(pm_reservable(), 1);
+	bool		guarded = !store->local->new_storage;
+	int			flags = store_slab_flags(store->header) | (guarded ? 0 : PM_RESERVE_UNGUARDED);
+	int			most = guarded ? Max(pm_reservable(), 1) : PM_INTENTS_PER_BACKEND;
 	int			i = 0;
 
 	pool_require();
@@ -257,8 +386,9 @@ value_store_references(StoreDesc *store, int n, const uint64 *fields, const Datu
 			request[k].link = (PMPtr *) (uintptr_t) fields[i];
 			request[k].nlinks = 1;
 		}
-		full = pm_try_reserve_batch(r, request, k, store->id, flags);
-		if (full != 0)
+		if (guarded && row != NULL && k == n)
+			reserve_for_row(store, row, rows_left, r, request, atts, n, flags);
+		else if ((full = pm_try_reserve_batch(r, request, k, store->id, flags)) != 0)
 			pm_raise_full(full, largest(request, k));
 		for (int j = 0; j < k; j++)
 			fill_value(r[j].addr, image[j], request[j].size - STORE_VALUE_CRC);

@@ -399,7 +399,7 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 	locked = WORD_TAG(old_end) == WORD_TAG_LOCKERS ||
 		(WORD_TAG(old_end) == WORD_TAG_LOCK &&
 		 TransactionIdIsCurrentTransactionId(txn_word_xid(old_end)));
-	txn_log_update(store->id, old.row, store_next_row(rel, store, &old, heap_only));
+	txn_log_update(store->id, old.row, store_next_row(rel, store, &old));
 	result = txn_claim_row(&old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
 						   wait, tmfd);
 	if (result == TM_Invisible)

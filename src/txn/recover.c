@@ -415,6 +415,15 @@ still_prepared(const Tcb *tcb)
 		TransactionIdIsInProgress((TransactionId) tcb->xid);
 }
 
+/* In PostgreSQL's commit log, and not finished */
+static bool
+has_committed(const Tcb *tcb, uint32 slot)
+{
+	return (TCB_STATE(tcb->state) == TCB_PREPARED || TCB_STATE(tcb->state) == TCB_TWO_PHASE) &&
+		TCB_LIFE(tcb->state) != TxnShmem->life && !kept_has_slot(slot) &&
+		!still_prepared(tcb) && commit_log_says_committed(tcb);
+}
+
 static void
 resolve_slot(Tcb *tcb, uint32 slot)
 {
@@ -458,6 +467,8 @@ end_resolving(void)
 }
 
 /*
+ * What has committed comes first: undo puts the links of chains right, to versions that
+ * are committed.
  * Row locks of what is prepared come when nobody else's words are in the way any more.
  * Also of those that were finished since: they are resolved as all others that are.
  */
@@ -467,6 +478,13 @@ resolve_slots(void)
 	txn_recovering = true;
 	PG_TRY();
 	{
+		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
+		{
+			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
+
+			if (has_committed(tcb, (uint32) slot))
+				resolve_slot(tcb, (uint32) slot);
+		}
 		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
 		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)

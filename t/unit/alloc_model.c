@@ -417,9 +417,75 @@ give_up_row(int i)
 	publish_by_another();
 }
 
+/* What may be reserved ahead for rows of this transaction, by link; size 0: nothing */
+static struct
+{
+	Size		size;
+	StoreId		owner;
+}			ahead[64];
+
+/* A free link, often one for which something is reserved; -1: there is none. */
+static int
+row_link(bool guess)
+{
+	int			from = (int) random_below(64);
+
+	for (int k = 0; k < 64 && guess && random_below(32) != 0; k++)
+	{
+		int			i = (from + k) % 64;
+
+		if (ahead[i].size != 0 && !after.link[i].used && !model.link[i].used &&
+			(after.gone & (UINT64CONST(1) << i)) == 0)
+			return i;
+	}
+	return random_link(false);
+}
+
+/*
+ * Space for n requests, of which some may have been reserved ahead with earlier ones; and
+ * ahead for some links more, with these.
+ */
+static void
+reserve_rows(PmReservation *r, const PmRequest *request, int n, StoreId owner)
+{
+	PmReservation got[2 * BATCH];
+	PmRequest	need[2 * BATCH];
+	int			of[BATCH];
+	int			nneed = 0;
+	int			total;
+	int			flags = random_flags();
+
+	for (int k = 0; k < n; k++)
+	{
+		int			i = (int) (request[k].link - link_at(0));
+
+		if (ahead[i].owner == owner && pm_take_ahead(&r[k], &request[k], flags))
+			continue;
+		of[nneed] = k;
+		need[nneed++] = request[k];
+	}
+	if (nneed == 0)
+		return;
+	total = nneed;
+	for (int k = (int) random_below(BATCH); k > 0; k--)
+	{
+		int			i = (int) random_below(64);
+
+		if (after.link[i].used || ahead[i].size != 0)
+			continue;
+		ahead[i].owner = owner;
+		ahead[i].size = random_size();
+		ahead[i].size = Min(ahead[i].size, PM_SLAB_MAX);
+		need[total++] = (PmRequest) {.size = ahead[i].size,.link = link_at(i),.nlinks = 1};
+	}
+	check(pm_try_reserve_ahead(got, need, nneed, total, owner, flags) == 0);
+	for (int k = 0; k < nneed; k++)
+		r[of[k]] = got[k];
+}
+
 /* Some rows of an owner, not settled.  The link of one of them, or -1 */
 static int
-link_rows(StoreId owner, int flags)
+link_rows(StoreId owner, int flags, bool guess)
 {
 	PmReservation r[BATCH];
 	PmRequest	request[BATCH];
@@ -429,11 +495,12 @@ link_rows(StoreId owner, int flags)
 
 	for (int k = 1 + (int) random_below(BATCH); k > 0; k--)
 	{
-		int			i = random_link(false);
+		int			i = row_link(guess);
 
 		if (i < 0 || i >= 64)
 			continue;
-		m[n] = new_link(i, Min(random_size(), PM_GRANULE));
+		m[n] = new_link(i, ahead[i].size != 0 && random_below(4) != 0 ? ahead[i].size :
+						Min(random_size(), PM_GRANULE));
 		m[n]->owner = owner;
 		after.rows |= UINT64CONST(1) << i;
 		request[n] = (PmRequest) {.size = m[n]->size,.link = link_at(i),.nlinks = 1};
@@ -442,7 +509,10 @@ link_rows(StoreId owner, int flags)
 	}
 	if (n == 0)
 		return -1;
-	check(pm_try_reserve_batch(r, request, n, owner, random_flags() | flags) == 0);
+	if (guess)
+		reserve_rows(r, request, n, owner);
+	else
+		check(pm_try_reserve_batch(r, request, n, owner, random_flags() | flags) == 0);
 	for (int k = 0; k < n; k++)
 		fill(r[k].addr, m[k]->size, m[k]->stamp);
 	pm_link_batch(r, request, n);
@@ -458,9 +528,11 @@ op_rows(void)
 {
 	after.rows = 0;
 	after.commit = ++after.stamp;
+	memset(ahead, 0, sizeof(ahead));
 	for (int batches = 1 + (int) random_below(6), k = 0; k < batches; k++)
 	{
-		int			link = link_rows(after.owner[random_below(OWNERS)], 0);
+		/* (guesses are of one process: not while another one does something) */
+		int			link = link_rows(after.owner[random_below(OWNERS)], 0, k > 0);
 
 		/* (the other process counts its own intents with ours) */
 		if (k == 0 && link >= 0 && random_below(8) == 0)
@@ -492,7 +564,7 @@ op_failed_rows(void)
 
 	after.rows = 0;
 	after.commit = ++after.stamp;
-	(void) link_rows(owner, 0);
+	(void) link_rows(owner, 0, false);
 	for (int k = 0; k < PM_INTENTS_PER_BACKEND; k++)
 		request[k] = (PmRequest) {.size = (Size) (PM_MAX_GRANULES + 1) * PM_GRANULE,
 			.link = link_at(LINKS),.nlinks = 1};
@@ -511,7 +583,7 @@ static void
 take_rows(void)
 {
 	server_become(1);
-	(void) link_rows(after.owner[random_below(OWNERS)], 0);
+	(void) link_rows(after.owner[random_below(OWNERS)], 0, false);
 	pm_release_reservations();
 	undo_rows();
 	server_become(0);
@@ -641,7 +713,7 @@ op_drop(void)
 	after.rows = 0;
 	after.commit = ++after.stamp;
 	if (random_below(2))
-		(void) link_rows(after.dropping, random_below(2) ? PM_RESERVE_UNGUARDED : 0);
+		(void) link_rows(after.dropping, random_below(2) ? PM_RESERVE_UNGUARDED : 0, false);
 	for (int i = 0; i < LINKS; i += i < GROUPS ? 1 : GROUP)
 	{
 		if (!model.link[i].used || model.link[i].owner != after.dropping)
@@ -671,7 +743,7 @@ make_store(void)
 	after.rows = 0;
 	after.commit = ++after.stamp;
 	for (int k = 1 + (int) random_below(4); k > 0; k--)
-		(void) link_rows(after.made, PM_RESERVE_UNGUARDED);
+		(void) link_rows(after.made, PM_RESERVE_UNGUARDED, false);
 	/* another one takes slots of the same slabs meanwhile */
 	publish_by_another();
 }

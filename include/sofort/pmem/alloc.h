@@ -80,6 +80,22 @@ extern int	pm_reservable(void);
 extern int	pm_try_reserve_batch(PmReservation *r, const PmRequest *request, int n,
 								 StoreId owner, int flags);
 
+/*
+ * The same where only the first "now" of n requests are needed, and it is guessed that
+ * the others will be, for pm_link_batch() (slots alone; guarded).  These are "ahead": no
+ * others need wait for their sake, they are given up when their intents are needed, at
+ * pm_settle() and after an ERROR.
+ */
+extern int	pm_try_reserve_ahead(PmReservation *r, const PmRequest *request, int now, int n,
+								 StoreId owner, int flags);
+
+/* What was reserved ahead for this link, if it is what this request would get; no drain. */
+extern bool pm_take_ahead(PmReservation *r, const PmRequest *request, int flags);
+
+/* How many are not taken; give them up: two drains. */
+extern int	pm_ahead(void);
+extern void pm_give_up_ahead(void);
+
 /* The error of pm_reserve() for its result and size */
 pg_noreturn extern void pm_raise_full(int result, Size size);
 

@@ -468,7 +468,8 @@ extern bool store_goes_with_subxact(Relation rel);
 /*
  * Insert one version with begin word "begin" (from txn_progress_word; or a stamp, if
  * this subtransaction has made the store: then it is not logged), flushed, and drained
- * if it must be durable on return.  values as given to a table AM: detoasts what must
+ * if it must be durable on return, unless a drain is slow: then a start finds it by its
+ * entry in the write set.  values as given to a table AM: detoasts what must
  * be.  Sets *ref.
  */
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
@@ -488,18 +489,16 @@ extern bool store_row_is_retired(const StoreDesc *store, const RowRef *ref);
 /*
  * Row id that the next insert of this transaction will take (unless a value
  * does not fit its block).  For txn_log_update(old, new) before the claim: one
- * drain for both entries and, with heap_only where drains are slow, for what makes
- * the row ready to join the chain of old.
+ * drain for both entries.
  */
-extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old, bool heap_only);
+extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old);
 
 /*
  * New version of *old, whose end word was claimed by this transaction.
  * heap_only: no indexed column changed: it joins the chain (index entries go on
  * pointing to the root); otherwise it is a new root and *old gets its
- * successor word.  Logged and durable on return, or, of a row that store_next_row()
- * has made ready, with the next drain.  Prunes dead middle versions of
- * the chain on the way.
+ * successor word.  Logged on return, and durable, or, where a drain is slow, with the
+ * next one.  Prunes dead middle versions of the chain on the way.
  */
 extern void store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old,
 								   const Datum *values, const bool *isnull, uint64 begin,

@@ -349,9 +349,6 @@ struct StoreLocal
 	Reservation near;			/* one row, near the version that it replaces */
 	uint64		near_block;		/* PostgreSQL's number of its block */
 	bool		new_storage;	/* goes with this subtransaction, or a crash */
-	bool		prepared;		/* store_next_row() has made this row ready */
-	uint64		prepared_row;
-	uint64		prepared_drains;	/* of this process by then */
 	uint64		horizon;		/* for the quarantine; see space_take() */
 	uint64		reserved;		/* rows of main in this transaction so far */
 	int			first_row_bytes;	/* on heap, of the row that is the table's first */
@@ -626,7 +623,9 @@ extern void value_reset(void);
 extern const char *value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer);
 extern bool value_packable(const ColumnHeader *c);
 extern void value_store_references(StoreDesc *store, int n, const uint64 *fields,
-								   const Datum *values, const int *atts);
+								   const Datum *values, const int *atts, const RowRef *row,
+								   uint32 rows_left);
+extern void value_end_of_xact(void);
 
 /* ---- block.c ---- */
 
@@ -780,7 +779,7 @@ extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
 extern void chain_end_of_xact(void);
-extern void chain_unlink_empty(StoreHeader *header, const RowRef *ref);
+extern void chain_restore_newest(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
 extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead,
 							  int max);

@@ -1,5 +1,4 @@
--- Updates where drains are slow (160 records it so): the row that holds a new version is made ready before the old one is
--- claimed, and is not drained before the link to it.
+-- Updates where drains are slow (160 records it so): the row that holds a new version is not drained before the link to it.
 
 -- step tables
 CREATE TABLE d (id int PRIMARY KEY, v int, t text, k int) USING sofort;
@@ -102,7 +101,7 @@ UPDATE d SET v = v + 1 WHERE id = 21;
 UPDATE d SET v = v + 1 WHERE id IN (1, 2, 20);
 -- step in a row of its own, with a value that does not fit
 UPDATE d SET v = NULL WHERE id = 22;
--- step an insertion into what an update has made ready
+-- step an insertion and its next version
 BEGIN;
 INSERT INTO d VALUES (100, 1, 'new', 1);
 UPDATE d SET v = v + 1 WHERE id = 100;
@@ -156,3 +155,157 @@ UPDATE succeeded SET v = 2 WHERE id = 3;
 UPDATE succeeded SET v = 2 WHERE id = 4;
 -- step and the last @9
 UPDATE succeeded SET v = 2 WHERE id = 5;
+
+-- Statements of many rows: space for values is reserved for rows to come.
+-- step rows with values as long
+INSERT INTO wide SELECT 100 + i, i, i, i, i, i, i, i, i, repeat('v', 40) FROM generate_series(1, 40) i;
+-- step with values of other lengths, and none
+INSERT INTO wide SELECT 200 + i, i, i, i, i, i, i, i, i, CASE WHEN i % 3 > 0 THEN repeat('w', 20 + i * 10) END FROM generate_series(1, 20) i;
+-- step taken back, and again
+BEGIN;
+INSERT INTO wide (id, t) SELECT 300 + i, repeat('s', 50) FROM generate_series(1, 9) i;
+SAVEPOINT s;
+INSERT INTO wide (id, t) SELECT 310 + i, repeat('s', 50) FROM generate_series(1, 9) i;
+ROLLBACK TO s;
+INSERT INTO wide (id, t) SELECT 320 + i, repeat('s', 50) FROM generate_series(1, 9) i;
+COMMIT;
+-- step rolled back with values
+BEGIN;
+INSERT INTO wide (id, t) SELECT 400 + i, repeat('r', 50) FROM generate_series(1, 12) i;
+UPDATE wide SET a = 0;
+ROLLBACK;
+-- step all versions in their order
+UPDATE wide SET a = a + 1;
+-- step and again
+UPDATE wide SET a = a + 1, b = b + 1;
+-- step every third
+UPDATE wide SET a = a + 1 WHERE id % 3 = 0;
+-- step with other values
+UPDATE wide SET t = t || 'x';
+-- step several statements in order
+BEGIN;
+UPDATE wide SET c = c + 1 WHERE id > 100;
+UPDATE wide SET c = c + 1 WHERE id BETWEEN 110 AND 220;
+SAVEPOINT s;
+UPDATE wide SET d = d + 1 WHERE id BETWEEN 105 AND 205;
+ROLLBACK TO s;
+UPDATE wide SET d = d + 1 WHERE id BETWEEN 200 AND 330;
+COMMIT;
+-- step held among many @1
+BEGIN;
+UPDATE wide SET e = e + 1 WHERE id BETWEEN 101 AND 117;
+-- step goes on, held @1 (held at store-link-published)
+UPDATE wide SET e = e + 1 WHERE id BETWEEN 118 AND 130;
+-- step their neighbours are replaced by another @2
+UPDATE wide SET f = f + 1 WHERE id IN (131, 132);
+-- step held with what was reserved @7 (held at pmem-linked)
+INSERT INTO wide (id, t) SELECT 500 + i, repeat('h', 50) FROM generate_series(1, 12) i;
+-- step beside it all @2
+INSERT INTO wide (id, t) SELECT 600 + i, repeat('b', 50) FROM generate_series(1, 12) i;
+-- step the first goes on @1 (goes on)
+-- step and replaces what is new @1
+UPDATE wide SET f = f + 1 WHERE id BETWEEN 125 AND 140;
+-- step and ends @1
+COMMIT;
+-- step the second goes on @7 (goes on)
+-- step an indexed column of every row
+UPDATE d SET k = k + 1;
+-- step and of some, with other columns
+BEGIN;
+UPDATE d SET k = k + 1, v = 7 WHERE id % 3 = 1;
+UPDATE d SET v = v + 1 WHERE id < 12;
+SAVEPOINT s;
+UPDATE d SET k = k + 1 WHERE id BETWEEN 5 AND 15;
+ROLLBACK TO s;
+UPDATE d SET k = k - 1 WHERE id BETWEEN 9 AND 19;
+COMMIT;
+-- step rolled back with new keys
+BEGIN;
+UPDATE d SET k = k + 100;
+ROLLBACK;
+-- step others in their places
+UPDATE d SET v = v + 1 WHERE id > 3;
+-- step leaves with new keys @7 (held at commit-before-durable)
+UPDATE d SET k = k + 1000 WHERE id BETWEEN 4 AND 8;
+-- step beside them @2
+UPDATE d SET k = k + 1 WHERE id BETWEEN 10 AND 12;
+-- step and goes on @7 (goes on)
+-- step a table of heap
+CREATE TABLE beside (id int) USING heap;
+-- step versions that PostgreSQL's commit record has committed @2
+BEGIN;
+INSERT INTO beside VALUES (1);
+UPDATE d SET v = v + 1 WHERE id IN (3, 17);
+UPDATE d SET k = k + 1 WHERE id = 18;
+COMMIT;
+-- step and the next ones, held @7 (held at store-link-published)
+UPDATE d SET v = v + 1 WHERE id IN (3, 17, 18);
+-- step beside these @1
+UPDATE d SET v = v + 1 WHERE id IN (1, 2);
+-- step go on @7 (goes on)
+-- step versions of a later session @10
+BEGIN;
+INSERT INTO beside VALUES (2);
+UPDATE d SET v = v + 1 WHERE id IN (3, 9, 17);
+UPDATE d SET k = k + 1 WHERE id = 18;
+-- step committed by that record, and not stamped @10 (held at commit-before-stamp)
+COMMIT;
+-- step and the next ones in an earlier one @1
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id IN (3, 9, 17, 18);
+-- step others drain beside them @2
+UPDATE d SET v = v + 1 WHERE id IN (1, 2);
+-- step they go back @1
+ROLLBACK;
+-- step has its stamps @10 (goes on)
+-- step the other way round @1
+BEGIN;
+INSERT INTO beside VALUES (3);
+UPDATE d SET v = v + 1 WHERE id IN (3, 9, 17);
+-- step committed, and not stamped either @1 (held at commit-before-stamp)
+COMMIT;
+-- step the next ones in a later session @10
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id IN (3, 9, 17);
+-- step others drain beside it @2
+UPDATE d SET v = v + 1 WHERE id IN (1, 2);
+-- step it goes back @10
+ROLLBACK;
+-- step stamps at last @1 (goes on)
+-- step a place for successor words
+UPDATE succeeded SET id = id + 100 WHERE id = 5;
+-- step a new key, with nothing that is drained between claim and successor word
+UPDATE succeeded SET id = id + 100 WHERE id = 6;
+-- step a table with an index of another access method
+CREATE TABLE bt (id int, v int) USING sofort;
+-- step that index
+CREATE INDEX bt_id ON bt USING btree (id);
+-- step its rows
+INSERT INTO bt SELECT i, i FROM generate_series(1, 8) i;
+-- step new rows of an open transaction @2
+BEGIN;
+INSERT INTO bt VALUES (100, 100);
+-- step and new keys @2
+UPDATE bt SET id = id + 100 WHERE id IN (3, 5);
+-- step others flush its WAL
+CREATE TABLE sometable (id int) USING heap;
+-- step and drain
+INSERT INTO d VALUES (403, 1, 'others', 1);
+-- step its new keys go @2
+ROLLBACK;
+-- step some go
+DELETE FROM wide WHERE id % 2 = 0;
+-- step and their places are freed
+VACUUM wide;
+-- step others pass
+INSERT INTO d VALUES (401, 1, 'others', 1);
+-- step and pass @10
+INSERT INTO d VALUES (402, 1, 'others', 1);
+-- step so that places are usable
+VACUUM wide;
+-- step versions and values in these
+UPDATE wide SET g = g + 1, t = repeat('u', 45);
+-- step and all of it is freed
+DELETE FROM wide WHERE id > 20;
+-- step for good
+VACUUM wide;
