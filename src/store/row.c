@@ -607,17 +607,6 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 	SOFORT_STOP("store-rows-written");
 }
 
-void
-store_make_root_durable(StoreDesc *store, uint64 row)
-{
-	RowRef		ref;
-
-	/* (it may have been rolled back since, by somebody who has not drained that) */
-	if (store_locate(store, row, &ref) &&
-		WORD_TAG(word_read(&ref.words->begin)) != WORD_TAG_STAMP)
-		pm_flush(ref.words, sizeof(RowWords));
-}
-
 /* The new version joins the chain of its root (store/README.md, "Chains"). */
 static void
 finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *old, RowRef *ref,

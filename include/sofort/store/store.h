@@ -226,13 +226,6 @@ extern StoreId store_create(Relation rel, const RelFileLocator *locator, bool un
 /* Drop at commit; nothing if there is no such store. */
 extern void store_drop_at_commit(const RelFileLocator *locator);
 
-/*
- * An index entry that is about to become durable points to this root, which may
- * be so new that its writer has not drained it: flush what keeps its row id from
- * being used again after a crash.  The caller drains.
- */
-extern void store_make_root_durable(StoreDesc *store, uint64 row);
-
 /* ---- trees of indexes (src/indexam): a store each, without rows ---- */
 
 /*
