@@ -153,12 +153,7 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 		{
 			if (txn_recovering)
 			{
-				if (begin && old == WORD_EMPTY)
-				{
-					undo_begin(header, &ref);	/* an index may have its entry */
-					n++;
-				}
-				else if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
+				if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
 					chain_unlink(header, &ref);	/* see README.md, "Killed in the undo" */
 				else if (begin && old == WORD_ABORTED)
 					forget_link(&ref);
