@@ -230,7 +230,7 @@ extern void pool_file_path(void);
 extern bool pool_file_lock(PoolRefusal *why);
 extern bool pool_file_word(pg_atomic_uint32 **word, PoolRefusal *why);
 extern bool pool_file_create(const PoolControl *control, PoolRefusal *why);
-extern bool pool_file_make_name_durable(PoolRefusal *why);
+extern bool pool_file_make_name_durable(const char *path);
 extern bool pool_refuse_errno(PoolRefusal *why, const char *action, const char *path,
 							  const char *hint);
 extern bool pool_file_find(const char *path, bool *exists, PoolRefusal *why);
@@ -319,6 +319,9 @@ extern StoreId slab_slot_owner(int extent, uint32 granule, uint32 slot);
 /* alloc.c, vector.c */
 extern void alloc_startup(void);
 extern int	alloc_prepare_intents(void);
+
+/* ---- owner.c ---- */
+extern bool allocation_of(PMPtr p, PMPtr *target, uint64 *size, StoreId *owner);
 
 /* arena.c, epoch.c */
 extern bool arena_reserve(PoolRefusal *why);

@@ -228,8 +228,9 @@ open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 		if (!pool_file_create(control, why))
 			return false;
 	}
-	else if (control->state == CONTROL_CREATING && !pool_file_make_name_durable(why))
-		return false;
+	/* who made it may have been killed, or got an error, before its name was on the disk */
+	else if (control->state == CONTROL_CREATING && !pool_file_make_name_durable(pm_pool_file))
+		return pool_refuse_errno(why, "synchronize the directory of", pm_pool_file, NULL);
 	return pool_file_open(control, why);
 }
 

@@ -500,20 +500,15 @@ pool_file_create(const PoolControl *control, PoolRefusal *why)
 	return ok;
 }
 
-/*
- * Who made the file may have been killed, or got an error, before its name was on the
- * disk, and the control file is about to call it ready.
- */
+/* The name of the pool or its redo log is on the disk.  False, with errno and a message in the log. */
 bool
-pool_file_make_name_durable(PoolRefusal *why)
+pool_file_make_name_durable(const char *path)
 {
 	char		directory[MAXPGPATH];
 
-	strlcpy(directory, pm_pool_file, sizeof(directory));
+	strlcpy(directory, path, sizeof(directory));
 	get_parent_directory(directory);
-	if (fsync_fname_ext(directory, true, false, LOG) != 0)
-		return pool_refuse_errno(why, "synchronize the directory of", pm_pool_file, NULL);
-	return true;
+	return fsync_fname_ext(directory, true, false, LOG) == 0;
 }
 
 /* ---- opening ---- */

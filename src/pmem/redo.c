@@ -500,7 +500,6 @@ make_file(uint64 bytes)
 	int			fd;
 	uint64		at;
 	struct stat st;
-	char		directory[MAXPGPATH];
 	bool		ok;
 
 	fd = open(redo_path(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -520,10 +519,7 @@ make_file(uint64 bytes)
 	if (close(fd) != 0 || !ok)
 		return false;
 
-	/* and its name */
-	strlcpy(directory, redo_path(), sizeof(directory));
-	get_parent_directory(directory);
-	return fsync_fname_ext(directory, true, false, LOG) == 0;
+	return pool_file_make_name_durable(redo_path());
 }
 
 static bool

@@ -149,29 +149,24 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 		if (!header_locate(header, row, &ref))
 			continue;
 		old = word_read(begin ? &ref.words->begin : &ref.words->end);
-		if (!txn_word_to_undo(old, slot, generation, from_command))
+		if (txn_word_to_undo(old, slot, generation, from_command))
 		{
-			if (txn_recovering)
-			{
-				if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
-					chain_unlink(header, &ref);	/* see README.md, "Killed in the undo" */
-				else if (begin && old == WORD_ABORTED)
-					forget_link(&ref);
-				else if (!begin)
-					restore_unended(header, &ref, slot, generation, from_command);
-				pm_flush(ref.words, sizeof(RowWords));
-			}
-			continue;
+			if (begin)
+				undo_begin(header, &ref);
+			else
+				undo_end(&ref, slot, generation, from_command);
+			n++;
 		}
-		if (begin)
-			undo_begin(header, &ref);
-		else
+		else if (txn_recovering)
 		{
-			undo_end(&ref, slot, generation, from_command);
-			if (txn_recovering)
-				restore_unended(header, &ref, slot, generation, from_command);
+			if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
+				chain_unlink(header, &ref); /* see README.md, "Killed in the undo" */
+			else if (begin && old == WORD_ABORTED)
+				forget_link(&ref);
+			pm_flush(ref.words, sizeof(RowWords));
 		}
-		n++;
+		if (txn_recovering && !begin)
+			restore_unended(header, &ref, slot, generation, from_command);
 	}
 	if (shared != NULL && begin)
 		stats_count(shared, 0, n);

@@ -352,6 +352,7 @@ reserve_for_row(StoreDesc *store, const RowRef *row, uint32 rows_left, PmReserva
 		ahead.unused_rows = 0;
 	}
 }
+
 /*
  * Store the values of n REFERENCE fields (their addresses) of rows that nobody can see
  * yet, and that count only if this transaction commits: not drained but for their intents,

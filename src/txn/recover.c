@@ -415,41 +415,30 @@ still_prepared(const Tcb *tcb)
 		TransactionIdIsInProgress((TransactionId) tcb->xid);
 }
 
-/* In PostgreSQL's commit log, and not finished */
 static bool
-has_committed(const Tcb *tcb, uint32 slot)
+has_committed(const Tcb *tcb)
 {
 	return (TCB_STATE(tcb->state) == TCB_PREPARED || TCB_STATE(tcb->state) == TCB_TWO_PHASE) &&
-		TCB_LIFE(tcb->state) != TxnShmem->life && !kept_has_slot(slot) &&
-		!still_prepared(tcb) && commit_log_says_committed(tcb);
+		commit_log_says_committed(tcb);
 }
 
+/* One that PostgreSQL's commit log has committed; or, if not that, any other */
 static void
-resolve_slot(Tcb *tcb, uint32 slot)
+resolve_slot(Tcb *tcb, uint32 slot, bool committed)
 {
 	if (kept_has_slot(slot))
 	{
-		kept_undo_unfinished(slot);
+		if (!committed)
+			kept_undo_unfinished(slot);
 		return;
 	}
 	if (TCB_STATE(tcb->state) == TCB_FREE || TCB_LIFE(tcb->state) == TxnShmem->life ||
-		still_prepared(tcb))
+		still_prepared(tcb) || has_committed(tcb) != committed)
 		return;
-	switch (TCB_STATE(tcb->state))
-	{
-		case TCB_COMMITTED:		/* finished at start-up */
-			break;
-		case TCB_PREPARED:
-		case TCB_TWO_PHASE:
-			if (commit_log_says_committed(tcb))
-				tcb_finish_committed(tcb, slot);
-			else
-				tcb_finish_aborted(tcb, slot);
-			break;
-		default:
-			tcb_finish_aborted(tcb, slot);
-			break;
-	}
+	if (committed)
+		tcb_finish_committed(tcb, slot);
+	else if (TCB_STATE(tcb->state) != TCB_COMMITTED)	/* (finished at start-up) */
+		tcb_finish_aborted(tcb, slot);
 	pm_drain();
 	SOFORT_STOP("leftover-resolved");
 	/* drained before its chunks are free, or with its next transaction, or by the caller */
@@ -478,15 +467,10 @@ resolve_slots(void)
 	txn_recovering = true;
 	PG_TRY();
 	{
-		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
-		{
-			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);
-
-			if (has_committed(tcb, (uint32) slot))
-				resolve_slot(tcb, (uint32) slot);
-		}
-		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
-			resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot);
+		for (int committed = 1; committed >= 0; committed--)
+			for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
+				resolve_slot((Tcb *) pm_vector_get(&PoolSuper->tcbs, slot), (uint32) slot,
+							 committed != 0);
 		for (uint64 slot = 0; slot < pm_vector_count(&PoolSuper->tcbs); slot++)
 		{
 			Tcb		   *tcb = (Tcb *) pm_vector_get(&PoolSuper->tcbs, slot);

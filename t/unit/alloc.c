@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * alloc.c
- *	  Allocation (src/pmem/alloc.c, slab.c, segment.c, vector.c): every stop point
+ *	  Allocation (src/pmem/alloc.c, owner.c, slab.c, segment.c, vector.c): every stop point
  *	  and every drain of every operation is a power cut, with all that survives
  *	  one; what recovers is compared with a model.  Then processes that allocate
  *	  side by side, and are killed.
@@ -335,7 +335,8 @@ test_lost_calls(void **state)
 	 * words_prepared is drained for others who take granules; the process that has
 	 * raised it drains with its intent.
 	 */
-	medium_lose_each_call("src/pmem/alloc.c,src/pmem/slab.c,src/pmem/segment.c,src/pmem/vector.c",
+	medium_lose_each_call("src/pmem/alloc.c,src/pmem/owner.c,src/pmem/slab.c,src/pmem/segment.c,"
+						  "src/pmem/vector.c",
 						  "pmem/alloc.c:forget_intents:flush:1,pmem/slab.c:slab_give_back:drain:2,"
 						  "pmem/alloc.c:pm_release_reservations:flush:1,pmem/alloc.c:pm_release_reservations:drain:2,"
 						  "pmem/segment.c:prepare_words:flush:1,pmem/segment.c:prepare_words:drain:1",
