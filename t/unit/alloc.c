@@ -210,7 +210,7 @@ static void
 free_group_workout(void)
 {
 	crowded = true;
-	for (int round = 0; round < 60; round++)
+	for (int round = 0; round < 400; round++)
 	{
 		check(run_until(op_group, 0));
 		cut_each_event(op_free_group, 1);
