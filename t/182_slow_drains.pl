@@ -32,14 +32,16 @@ if ($node->safe_psql('postgres', q{SELECT coalesce((SELECT medium FROM sofort.po
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 # Statements (one transaction each, or what they say), on sofort and on heap: they leave
-# the same rows. Returns how often those on sofort drained.
+# the same rows. Returns how often those on sofort drained. (The row before them: a session's
+# first transaction drains once more where nobody had its place before; from version 16 on
+# PostgreSQL gives each session another.)
 my %drains;
 sub both
 {
 	my ($what, $table, @statements) = @_;
 	my $rows = "SELECT count(*), md5(string_agg(x::text, E'\\n' ORDER BY x::text)) FROM $table x";
 	my $count = 'SELECT drains FROM sofort_test.flush_counters()';
-	my @out = split /\n/, sql(join('; ', 'SET search_path = s', $count, @statements, $count));
+	my @out = split /\n/, sql(join('; ', 'SET search_path = s', 'INSERT INTO first VALUES (1)', $count, @statements, $count));
 	sql(join('; ', 'SET search_path = h', @statements));
 	is(sql("SET search_path = s; $rows"), sql("SET search_path = h; $rows"), "$what: as on heap");
 	return $drains{$what} = $out[-1] - $out[0];
@@ -47,6 +49,7 @@ sub both
 
 sql(q{
 	CREATE SCHEMA s; CREATE SCHEMA h;
+	CREATE TABLE s.first (n int) USING sofort;
 	CREATE TABLE s.t (id int PRIMARY KEY, a text, n int, b text) USING sofort;
 	CREATE TABLE h.t (id int PRIMARY KEY, a text, n int, b text) USING heap;
 	CREATE TABLE s.k (id int PRIMARY KEY, a text) USING sofort;
