@@ -228,7 +228,10 @@ is_null(const RowWords *words, const ShapeHeader *shape, const ShapeColumn *c)
 		(bitmap[c->null_bit / 8] & (1 << (c->null_bit % 8))) != 0;
 }
 
-/* Long values; not those that an EMPTY row has left for its next user. */
+/*
+ * Long values; not those that an EMPTY row has left for its next user, or that one has which
+ * was undone: of that a power cut may have left anything.
+ */
 static void
 clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const ShapeHeader *shape,
 				 const ShapeColumn *c, int16 attlen)
@@ -241,7 +244,8 @@ clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const Shape
 		PMPtr		value = *reference_field(from, c, row);
 
 		CHECK_FOR_INTERRUPTS();
-		if (words->begin != WORD_EMPTY && !is_null(words, shape, c) && value != PM_NULL)
+		if (WORD_TAG(words->begin) == WORD_TAG_STAMP && !is_null(words, shape, c) &&
+			value != PM_NULL)
 			copies_add(copies, value, value_size(attlen, pm_deref(value)),
 					   reference_field(to, c, row));
 	}

@@ -6,13 +6,16 @@
  * Indexed columns are minipages (arrays within a block), so that reading one
  * touches nothing else: fixed-length values are delivered for free rows, too,
  * because the words that tell lie in another line for each row; short texts in
- * the row as well, if they look like one.  Pointers are followed for rows in use only.
+ * the row as well, if they look like one.  Pointers are followed, and other values of
+ * variable length delivered, for rows in use only: of a row that was undone after a power
+ * cut, fields and what they lead to may be anything.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/tupmacs.h"
+#include "catalog/pg_type_d.h"
 #include "sofort/store/column_read.h"
 #include "sofort/store/store_internal.h"
 #include "sofort/txn/visibility.h"
@@ -43,16 +46,38 @@ fill_nulls(const ShapePlan *plan, const AttrPlan *a, const char *block, int n, u
 		state[i] = (*(const uint8 *) p & a->null_mask) ? STORE_VALUE_NULL : STORE_VALUE;
 }
 
-/* Rows in use only: the others have no value that could be looked at. */
+/* Are there bytes that a function of the type must not meet? */
+static bool
+is_for_rows_in_use(StoreDesc *store, const AttrPlan *a, int att)
+{
+	if (a->kind != ATTR_INLINE)
+		return a->kind == ATTR_POINTER;
+	switch (TupleDescAttr(store->local->tupdesc, att)->atttypid)
+	{
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case BYTEAOID:
+			return false;		/* (what does not look like one is left out) */
+		default:
+			return true;
+	}
+}
+
+/* Rows that are free, or were undone, have no value that could be looked at. */
 static void
-drop_free_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
+drop_unused_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
 {
 	const char *p = block + plan->record_offset;
 	int			i;
 
 	for (i = 0; i < n; i++, p += plan->record_stride)
-		if (WORD_TAG(word_read(&((const RowWords *) p)->begin)) == WORD_TAG_EMPTY)
+	{
+		uint64		tag = WORD_TAG(word_read(&((const RowWords *) p)->begin));
+
+		if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
 			state[i] = STORE_NO_ROW;
+	}
 }
 
 /* What lies in a row that was never filled may not be taken for a value. */
@@ -172,8 +197,8 @@ store_read_column(StoreDesc *store, BlockNumber number, int att, Datum *values, 
 		return n;
 	}
 	fill_nulls(plan, a, (const char *) block, n, state);
-	if (a->kind == ATTR_POINTER)
-		drop_free_rows(plan, (const char *) block, n, state);
+	if (is_for_rows_in_use(store, a, att))
+		drop_unused_rows(plan, (const char *) block, n, state);
 	fill_values(a, &plan->reader->attr[att], (const char *) block + a->offset, n, values, state);
 	return n;
 }

@@ -17,15 +17,15 @@ typedef enum StoreValueState
 {
 	STORE_VALUE = 0,
 	STORE_VALUE_NULL = 1,
-	STORE_NO_ROW = 2			/* the row id is free */
+	STORE_NO_ROW = 2			/* the row id is free, or its row was undone */
 } StoreValueState;
 
 /*
  * Attribute att (0-based) of all rows of a block, whoever may see them, as they
  * lie there: no chain is followed.  values and state have SOFORT_BLOCK_ROWS
  * elements.  Returns how many were filled; 0 if the block has no storage.  Values of
- * rows that are free may be reported as STORE_VALUE, with any contents that the
- * type's functions can read.
+ * rows that are free or were undone may be reported as STORE_VALUE, with any contents
+ * that the type's functions can read.
  */
 extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum *values,
 							  uint8 *state);
