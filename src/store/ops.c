@@ -76,6 +76,39 @@ forget_link(const RowRef *root)
 		pm_store8(slot, 0);
 }
 
+#ifdef USE_ASSERT_CHECKING
+/*
+ * What a power cut may leave of the fields of a row that is undone, and of the values to
+ * which it refers, is anything (README.md, "Insert"): so it is, in builds for tests.  Not
+ * flushed.
+ */
+static void
+spoil_fields(StoreHeader *header, const RowRef *ref)
+{
+	static const uint32 varlena_header[] = {0, 0xFFFFFFFC, 300 << 2 | 2, 0x1201};
+	const ShapeHeader *s = shape_get(header, ref->block->shape);
+	int			how = (int) (ref->row % 4);
+	uint32		k;
+
+	if (how < 3)
+		memset((char *) ref->words + s->null_offset, how == 2 ? 0xFF : 0, shape_null_bytes(s));
+	for (k = 0; k < s->ncolumns; k++)
+	{
+		const ShapeColumn *c = &s->columns[k];
+		char	   *p = (char *) ref->block + c->offset + (Size) ref->index * c->stride;
+		Size		size;
+
+		if (c->encoding != ENCODING_REFERENCE)
+			memset(p, how % 2 == 0 ? 0 : 0xFF, c->width);
+		else if ((size = pm_allocated_size(*(PMPtr *) p)) > sizeof(uint32))
+		{
+			memset(pm_deref(*(PMPtr *) p), 0xA5, size);
+			memcpy(pm_deref(*(PMPtr *) p), &varlena_header[(ref->row / 4) % 4], sizeof(uint32));
+		}
+	}
+}
+#endif
+
 /* The creation of a version is undone: out of its chain, then ABORTED. */
 static void
 undo_begin(StoreHeader *header, const RowRef *ref)
@@ -89,6 +122,10 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 		forget_link(ref);
 	if (word_cas(&ref->words->begin, old, WORD_ABORTED | (old & BEGIN_HEAP_ONLY)))
 		pm_flush(&ref->words->begin, sizeof(uint64));
+#ifdef USE_ASSERT_CHECKING
+	if (txn_recovering)
+		spoil_fields(header, ref);
+#endif
 }
 
 /*
