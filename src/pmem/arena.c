@@ -151,6 +151,10 @@ arena_refuse_start(const char *what)
 void
 arena_free(void *p)
 {
+#ifdef USE_ASSERT_CHECKING
+	/* nobody may look at it any more (of its size only the least is known) */
+	memset(p, 0x5A, sizeof(uint64));
+#endif
 	dsa_free(arena_dsa(), (dsa_pointer) ((char *) p - arena_base));
 }
 

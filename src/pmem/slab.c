@@ -554,6 +554,15 @@ slab_give_back(AllocIntent **intent, int n)
 		pm_store8(&slab->owner[slot[i]], 0);
 	}
 	pm_drain();
+#ifdef USE_ASSERT_CHECKING
+	/* nobody may look at it any more; not flushed */
+	for (i = 0; i < n; i++)
+	{
+		int			class = (int) SEGWORD_COUNT(segment_word(extent[i], granule[i]));
+
+		memset(pm_deref(intent[i]->target), 0x5A, slab_class_size(class));
+	}
+#endif
 	SOFORT_STOP("pmem-slab-freed");
 	for (i = 0; i < n; i++)
 		pm_store8(&intent[i]->target, PM_NULL);
