@@ -94,6 +94,7 @@ my @recoveries = (
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'collated',
 		'store/registry.c:set_state:flush:1', 'store/registry.c:set_state:drain:1' ],
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'rebuilt',
+		'store/row.c:store_make_root_durable:flush:1',
 		'indexam/tree_open.c:tree_complete:flush:1', 'indexam/tree_open.c:tree_complete:drain:1' ],
 	[ 'lives', 'root: another', 'indexam/tree.c:tree_set_root:flush:1', 'leaves', 'rooted',
 		'indexam/tree_open.c:tree_complete:flush:1' ],

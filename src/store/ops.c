@@ -194,11 +194,6 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 				undo_end(&ref, slot, generation, from_command);
 			n++;
 		}
-		else if (txn_recovering && begin && old == WORD_EMPTY)
-		{
-			undo_begin(header, &ref);	/* an index may have its entry */
-			n++;
-		}
 		else if (txn_recovering)
 		{
 			if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))

@@ -497,7 +497,7 @@ store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *is
 
 	finish_row(store, r, ref, begin, WORD_EMPTY);
 	SOFORT_STOP("store-row-stored");
-	if (durable && !pm_drain_is_slow())
+	if (durable)
 		pm_drain();
 	SOFORT_STOP("store-row-written");
 }
@@ -607,6 +607,17 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 	SOFORT_STOP("store-rows-written");
 }
 
+void
+store_make_root_durable(StoreDesc *store, uint64 row)
+{
+	RowRef		ref;
+
+	/* (it may have been rolled back since, by somebody who has not drained that) */
+	if (store_locate(store, row, &ref) &&
+		WORD_TAG(word_read(&ref.words->begin)) != WORD_TAG_STAMP)
+		pm_flush(ref.words, sizeof(RowWords));
+}
+
 /* The new version joins the chain of its root (store/README.md, "Chains"). */
 static void
 finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *old, RowRef *ref,
@@ -647,7 +658,8 @@ finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *o
 
 void
 store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const Datum *values,
-					   const bool *isnull, uint64 begin, bool heap_only, RowRef *ref)
+					   const bool *isnull, uint64 begin, bool heap_only, bool durable,
+					   RowRef *ref)
 {
 	Reservation *r = place_row(rel, store, values, isnull, old, ref);
 	uint64	   *slot;
@@ -659,7 +671,7 @@ store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const 
 	}
 	slot = block_ensure_links(store, old->block, true) + old->index;
 	finish_row(store, r, ref, begin, WORD_EMPTY);
-	if (!pm_drain_is_slow())
+	if (durable || !pm_drain_is_slow())
 		pm_drain();
 	SOFORT_STOP("store-row-written");
 	__atomic_store_n(slot, LINK_MAKE(ref->row), __ATOMIC_RELEASE);

@@ -411,7 +411,8 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 
 	CheckForSerializableConflictIn(rel, &old_tid, ItemPointerGetBlockNumber(&old_tid));
 	store_insert_successor(rel, store, &old, slot->tts_values, slot->tts_isnull,
-						   txn_progress_word(cid), heap_only, &new);
+						   txn_progress_word(cid), heap_only,
+						   !heap_only && tableam_has_other_indexes(rel), &new);
 	new_row = tableam_txn_row(rel, store, &new);
 	txn_carry_lockers(&old_row, &new_row);
 
