@@ -229,8 +229,8 @@ is_null(const RowWords *words, const ShapeHeader *shape, const ShapeColumn *c)
 }
 
 /*
- * Long values; not those that an EMPTY row has left for its next user, or that one has which
- * was undone: of that a power cut may have left anything.
+ * Long values; not what an EMPTY row has left for its next user, nor what a power cut
+ * has left of a row that was undone.
  */
 static void
 clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const ShapeHeader *shape,

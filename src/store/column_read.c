@@ -72,12 +72,8 @@ drop_unused_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
 	int			i;
 
 	for (i = 0; i < n; i++, p += plan->record_stride)
-	{
-		uint64		tag = WORD_TAG(word_read(&((const RowWords *) p)->begin));
-
-		if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
+		if (!begin_is_of_version(word_read(&((const RowWords *) p)->begin)))
 			state[i] = STORE_NO_ROW;
-	}
 }
 
 /* What lies in a row that was never filled may not be taken for a value. */
@@ -242,8 +238,8 @@ root_is_wanted(StoreDesc *store, const RowRef *ref, uint64 horizon, uint64 befor
 	uint64		begin = word_read(&ref->words->begin);
 	RowRef		newest;
 
-	if (WORD_TAG(begin) == WORD_TAG_EMPTY || WORD_TAG(begin) == WORD_TAG_ABORTED ||
-		(begin & BEGIN_HEAP_ONLY) != 0 || !is_below(&ref->words->begin, begin, before))
+	if (!begin_is_of_version(begin) || (begin & BEGIN_HEAP_ONLY) != 0 ||
+		!is_below(&ref->words->begin, begin, before))
 		return false;
 	if (likely(!ended_before(ref->words, horizon)))
 		return true;

@@ -5,7 +5,7 @@
  *
  * Runs at transaction end and at start-up, perhaps in the postmaster: no
  * palloc, no pool allocation, no ERROR, no relation.  Of a shape only the
- * place of the records is needed.
+ * place of the records is needed (but in builds for tests: spoil_fields()).
  *
  *-------------------------------------------------------------------------
  */
@@ -83,16 +83,15 @@ forget_link(const RowRef *root)
  * flushed.
  */
 static void
-spoil_fields(StoreHeader *header, const RowRef *ref)
+spoil_fields(const StoreHeader *header, const RowRef *ref)
 {
 	static const uint32 varlena_header[] = {0, 0xFFFFFFFC, 300 << 2 | 2, 0x1201};
 	const ShapeHeader *s = shape_get(header, ref->block->shape);
 	int			how = (int) (ref->row % 4);
-	uint32		k;
 
 	if (how < 3)
 		memset((char *) ref->words + s->null_offset, how == 2 ? 0xFF : 0, shape_null_bytes(s));
-	for (k = 0; k < s->ncolumns; k++)
+	for (int k = 0; k < s->ncolumns; k++)
 	{
 		const ShapeColumn *c = &s->columns[k];
 		char	   *p = (char *) ref->block + c->offset + (Size) ref->index * c->stride;
@@ -102,8 +101,10 @@ spoil_fields(StoreHeader *header, const RowRef *ref)
 			memset(p, how % 2 == 0 ? 0 : 0xFF, c->width);
 		else if ((size = pm_allocated_size(*(PMPtr *) p)) > sizeof(uint32))
 		{
-			memset(pm_deref(*(PMPtr *) p), 0xA5, size);
-			memcpy(pm_deref(*(PMPtr *) p), &varlena_header[(ref->row / 4) % 4], sizeof(uint32));
+			char	   *value = pm_deref(*(PMPtr *) p);
+
+			memset(value, 0xA5, size);
+			memcpy(value, &varlena_header[(ref->row / 4) % 4], sizeof(uint32));
 		}
 	}
 }

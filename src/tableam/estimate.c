@@ -46,12 +46,10 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
 		{
 			RowRef		ref;
-			int			begin;
 
 			if (!store_locate(store, (uint64) b * SOFORT_BLOCK_ROWS + i, &ref))
 				break;
-			begin = WORD_TAG(word_read(&ref.words->begin));
-			if (begin != WORD_TAG_EMPTY && begin != WORD_TAG_ABORTED &&
+			if (begin_is_of_version(word_read(&ref.words->begin)) &&
 				WORD_TAG(word_read(&ref.words->end)) != WORD_TAG_STAMP)
 				live++;
 		}

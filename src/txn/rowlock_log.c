@@ -106,12 +106,8 @@ rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint
 {
 	TxnRow		r = {.store = store, .row = row, .words = TxnOps->find_words(store, row)};
 	RowLock    *lock;
-	int			tag;
 
-	if (r.words == NULL)
-		return false;
-	tag = WORD_TAG(word_read(&r.words->begin));
-	if (tag == WORD_TAG_EMPTY || tag == WORD_TAG_ABORTED)
+	if (r.words == NULL || !begin_is_of_version(word_read(&r.words->begin)))
 		return false;
 	locktable_stock(2);
 	LWLockAcquire(partition_lock(&r), LW_EXCLUSIVE);

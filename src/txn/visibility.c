@@ -425,11 +425,7 @@ txn_version_visible(StoreId store, uint64 row, const RowWords *words, Snapshot s
 		case SNAPSHOT_ANY:
 			return word_read(&words->begin) != WORD_EMPTY;
 		case SNAPSHOT_TOAST:
-			{
-				int			tag = WORD_TAG(word_read(&words->begin));
-
-				return tag != WORD_TAG_EMPTY && tag != WORD_TAG_ABORTED;
-			}
+			return begin_is_of_version(word_read(&words->begin));
 		case SNAPSHOT_NON_VACUUMABLE:
 			return maybe_needed(words, snapshot);
 		case SNAPSHOT_HISTORIC_MVCC:

@@ -104,6 +104,13 @@
 #define WORD_ABORTED		((uint64) WORD_TAG_ABORTED << WORD_TAG_SHIFT)
 #define WORD_LOCKERS		((uint64) WORD_TAG_LOCKERS << WORD_TAG_SHIFT)
 
+/* Has a row with this begin word a version: is it neither free nor undone? */
+static inline bool
+begin_is_of_version(uint64 begin)
+{
+	return WORD_TAG(begin) != WORD_TAG_EMPTY && WORD_TAG(begin) != WORD_TAG_ABORTED;
+}
+
 /*
  * Link word (in a vector of the block, made at its first update; no vector
  * reads as 0).
