@@ -32,8 +32,8 @@ my @moments = (
 	[ 'flushes', 'valued: ', 'last', 'store/dict_table.c:dict_tables_enter:flush:1' ],
 	[ 'flushes', 'straddle: its', 'straddle: and it', 'store/row.c:prepare_row:flush:1', 'store/row.c:prepare_row:drain:1' ],
 	[ 'flushes', 'pruned: old', 'pruned: others', 'store/chain.c:store_link:drain:1' ],
-	[ 'flushes', 'btree: others flush', 'btree: it goes', 'store/row.c:store_insert:drain:1' ],
-	[ 'flushes', 'btree: rows are copied', 'btree: no rows', 'store/row.c:store_insert_many:drain:1' ],
+	[ 'flushes', 'follow: new keys', 'follow: their', 'store/ops.c:clear_successors:flush:1' ],
+	[ 'flushes', 'follow: once', 'follow: it ends', 'store/ops.c:clear_successors:drain:1' ],
 	[ 'flushes', 'ascending: leaves', 'ascending: leaves', 'indexam/tree_split.c:add_behind:drain:1' ],
 	[ 'flushes', 'ascending: there', 'ascending: and goes on', 'indexam/tree_split.c:store_n:drain:1' ],
 	[ 'flushes', 'merged: its place', 'merged: its place', 'indexam/tree_split.c:pool_absorb_leaf:flush:2',
@@ -93,7 +93,6 @@ my @recoveries = (
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'collated',
 		'store/registry.c:set_state:flush:1', 'store/registry.c:set_state:drain:1' ],
 	[ 'lives', 'collated: others', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'rebuilt',
-		'store/row.c:store_make_root_durable:flush:1',
 		'indexam/tree_open.c:tree_complete:flush:1', 'indexam/tree_open.c:tree_complete:drain:1' ],
 	[ 'lives', 'root: another', 'indexam/tree.c:tree_set_root:flush:1', 'leaves', 'rooted',
 		'indexam/tree_open.c:tree_complete:flush:1' ],
@@ -134,6 +133,8 @@ my @cuts = (
 	[ 'disk', 'versions of a later', 'stamps at last' ],
 	[ 'flushes', 'vector: another', 'vector: others' ],
 	[ 'flushes', 'resolved: an error', 'resolved: others' ],
+	[ 'flushes', 'btree: entries', 'btree: no rows' ],
+	[ 'flushes', 'follow: once', 'follow: an old' ],
 );
 
 # workload, first and last step, flush at whose interruption the power fails, which takes some of

@@ -58,6 +58,10 @@ sql(q{
 	CREATE TABLE h.n (id int PRIMARY KEY, n int) USING heap;
 	INSERT INTO s.n SELECT i, i FROM generate_series(1, 3000) i;
 	INSERT INTO h.n SELECT i, i FROM generate_series(1, 3000) i;
+	CREATE TABLE s.b (id int, n int) USING sofort;
+	CREATE INDEX ON s.b USING btree (n);
+	CREATE TABLE h.b (id int, n int) USING heap;
+	CREATE INDEX ON h.b USING btree (n);
 	CREATE TABLE s.log (id int, a text, old text) USING sofort;
 	CREATE TABLE h.log (id int, a text, old text) USING heap;
 	-- (their columns are by reference from now on)
@@ -86,6 +90,11 @@ cmp_ok(both('with new keys', 'k', 'UPDATE k SET id = id - 10000 WHERE id % 2 = 0
 cmp_ok(both('in any order', 'n', q{DO $$ DECLARE i int; BEGIN FOR i IN SELECT x * 7919 % 1000 + 1 FROM generate_series(1, 1000) x LOOP
 	UPDATE n SET n = n + 1 WHERE id = i; END LOOP; END $$}),
 	'<', 1000 / 2, 'in any order: nor here');
+cmp_ok(both('beside a btree index', 'b', 'INSERT INTO b SELECT i, i FROM generate_series(1, 2000) i'),
+	'<', 2000 / 4, 'beside a btree index: nor here');
+cmp_ok(both('its keys', 'b', 'UPDATE b SET n = n + 10000'), '<', 2000 / 2, 'its keys: nor here');
+cmp_ok(both('keys taken back', 'b', 'BEGIN; UPDATE b SET n = n + 10000; ROLLBACK'), '<', 2000 / 2, 'keys taken back: nor here');
+cmp_ok(both('copied', 'b', 'COPY b FROM PROGRAM $$seq 5001 7000 | sed "s/.*/&\t&/"$$'), '<', 2000 / 8, 'copied: nor here');
 sql("INSERT INTO $_.t VALUES (30000, repeat('o', 40))") foreach qw(s h);	# (rows with NULL there fit from now on)
 cmp_ok(both('one row', 't', q{INSERT INTO t VALUES (30001, repeat('o', 40))}), '<=', 6, 'one row waits no more often for it');
 cmp_ok(both('three rows', 't', q{INSERT INTO t SELECT 30001 + i, repeat('t', 40) FROM generate_series(1, 3) i}), '<=', 8, 'nor do three');

@@ -130,17 +130,34 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 }
 
 /*
- * The end of a version is undone.  The successor word first, durably: nobody
- * may find a successor of a version that has none.
+ * The ends of versions are about to be undone.  The successor words go first, durably:
+ * who ends a version next, in another way, must not be taken for the maker of a stale
+ * successor.  (While a start undoes nobody ends any: see restore_unended().)
  */
 static void
-undo_end(const RowRef *ref, uint32 slot, uint32 generation, CommandId from_command)
+clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
+				 CommandId from_command)
 {
-	uint64	   *successor = word_slot_quietly(&ref->block->successors, ref->index);
+	bool		cleared = false;
+	uint64		row;
 
-	if (successor != NULL && (word_read(successor) != 0 || txn_recovering))
-		pm_store8_persist(successor, 0);
-	(void) txn_undo_end_word(&ref->words->end, slot, generation, from_command);
+	for (row = entry->row; row < entry->row + entry->count; row++)
+	{
+		RowRef		ref;
+		uint64	   *successor;
+
+		if (!header_locate(header, row, &ref) ||
+			!txn_word_to_undo(word_read(&ref.words->end), slot, generation, from_command))
+			continue;
+		successor = word_slot_quietly(&ref.block->successors, ref.index);
+		if (successor != NULL && (word_read(successor) != 0 || txn_recovering))
+		{
+			pm_store8(successor, 0);
+			cleared = true;
+		}
+	}
+	if (cleared && !txn_recovering)
+		pm_drain();
 }
 
 /*
@@ -178,6 +195,8 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 
 	if (header == NULL)
 		return;
+	if (!begin)
+		clear_successors(header, entry, slot, generation, from_command);
 	/* backwards: a later version of a chain comes out before an earlier one */
 	while (row-- > entry->row)
 	{
@@ -192,7 +211,12 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 			if (begin)
 				undo_begin(header, &ref);
 			else
-				undo_end(&ref, slot, generation, from_command);
+				(void) txn_undo_end_word(&ref.words->end, slot, generation, from_command);
+			n++;
+		}
+		else if (txn_recovering && begin && old == WORD_EMPTY)
+		{
+			undo_begin(header, &ref);	/* an index may have its entry */
 			n++;
 		}
 		else if (txn_recovering)

@@ -491,14 +491,11 @@ store_next_row(Relation rel, StoreDesc *store, const RowRef *old)
 
 void
 store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
-			 uint64 begin, bool durable, RowRef *ref)
+			 uint64 begin, RowRef *ref)
 {
 	Reservation *r = place_row(rel, store, values, isnull, NULL, ref);
 
 	finish_row(store, r, ref, begin, WORD_EMPTY);
-	SOFORT_STOP("store-row-stored");
-	if (durable)
-		pm_drain();
 	SOFORT_STOP("store-row-written");
 }
 
@@ -603,19 +600,7 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 			rows[done++] = ref.row;
 		}
 	}
-	pm_drain();
 	SOFORT_STOP("store-rows-written");
-}
-
-void
-store_make_root_durable(StoreDesc *store, uint64 row)
-{
-	RowRef		ref;
-
-	/* (it may have been rolled back since, by somebody who has not drained that) */
-	if (store_locate(store, row, &ref) &&
-		WORD_TAG(word_read(&ref.words->begin)) != WORD_TAG_STAMP)
-		pm_flush(ref.words, sizeof(RowWords));
 }
 
 /* The new version joins the chain of its root (store/README.md, "Chains"). */
@@ -658,8 +643,7 @@ finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *o
 
 void
 store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const Datum *values,
-					   const bool *isnull, uint64 begin, bool heap_only, bool durable,
-					   RowRef *ref)
+					   const bool *isnull, uint64 begin, bool heap_only, RowRef *ref)
 {
 	Reservation *r = place_row(rel, store, values, isnull, old, ref);
 	uint64	   *slot;
@@ -671,7 +655,7 @@ store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old, const 
 	}
 	slot = block_ensure_links(store, old->block, true) + old->index;
 	finish_row(store, r, ref, begin, WORD_EMPTY);
-	if (durable || !pm_drain_is_slow())
+	if (!pm_drain_is_slow())
 		pm_drain();
 	SOFORT_STOP("store-row-written");
 	__atomic_store_n(slot, LINK_MAKE(ref->row), __ATOMIC_RELEASE);

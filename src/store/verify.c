@@ -12,6 +12,8 @@
 
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
+#include "sofort/txn/visibility.h"
+#include "utils/snapmgr.h"
 
 typedef struct Verify
 {
@@ -19,6 +21,7 @@ typedef struct Verify
 	StoreDesc  *store;
 	StoreReport report;
 	void	   *arg;
+	uint64		xmin;			/* of the snapshot: keeps what was ended since */
 } Verify;
 
 static void complain(const Verify *v, const char *kind, const char *place, const char *fmt,...)
@@ -362,14 +365,23 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 		complain(v, "chain", place, "%s", problem);
 }
 
-/* A root that is dead, or was undone, leads to versions of its own, or nowhere. */
+/*
+ * A root that is dead, or was undone, leads to versions of its own, or nowhere; the
+ * successor of a version that some snapshot may need, to one that its ender has made.
+ */
 static void
-verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin)
+verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin, uint64 end)
 {
 	const char *problem = begin & BEGIN_HEAP_ONLY ? NULL : root_problem(v->store->header, ref);
+	const uint64 *successor = successor_slot(ref->block, ref->index);
+	RowRef		next;
 
 	if (problem != NULL)
 		complain(v, "chain", place, "%s", problem);
+	if (WORD_TAG(begin) == WORD_TAG_STAMP && WORD_TAG(end) == WORD_TAG_STAMP &&
+		WORD_XID(end) >= v->xmin && successor != NULL && LINK_IS_SET(word_read(successor)) &&
+		!store_new_root(v->store, ref, &next))
+		complain(v, "row", place, "has a successor that another transaction has made");
 }
 
 static void
@@ -398,7 +410,7 @@ verify_row(const Verify *v, const RowRef *ref)
 	/* only of versions that this transaction's horizon protects */
 	if (WORD_TAG(begin) != WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_STAMP)
 	{
-		verify_ended(v, place, ref, begin);
+		verify_ended(v, place, ref, begin, end);
 		return;
 	}
 	verify_values(v, place, ref);
@@ -472,7 +484,8 @@ verify_run(const Verify *v, uint64 first, const BlockHeader *b)
 void
 store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 {
-	Verify		v = {.header = store->header, .store = store, .report = report, .arg = arg};
+	Verify		v = {.header = store->header, .store = store, .report = report, .arg = arg,
+	.xmin = txn_snapshot_xmin(GetActiveSnapshot())};
 	uint64		n = store_block_count(store->header);
 	uint64		b;
 

@@ -125,8 +125,6 @@ feed(BuildState *build, uint64 root, const RowRef *ref, bool alive)
 		return;
 	if (ref->row != root)
 		note_difference(build, root, ref);
-	if (build->anyvisible)
-		store_make_root_durable(build->store, root);
 	row_to_tid(build->store, root, &tid);
 	build->callback(build->index, &tid, build->values, build->isnull, alive,
 					build->callback_state);

@@ -62,8 +62,7 @@ insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, int options, RowRe
 	store = store_open(rel);
 	slot_getallattrs(slot);
 	tableam_note_summaries(rel);
-	store_insert(rel, store, slot->tts_values, slot->tts_isnull, begin_word(rel, cid, options),
-				 tableam_has_other_indexes(rel), ref);
+	store_insert(rel, store, slot->tts_values, slot->tts_isnull, begin_word(rel, cid, options), ref);
 	tableam_slot_written(slot, rel, store, ref, WORD_EMPTY);
 }
 
@@ -411,8 +410,7 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 
 	CheckForSerializableConflictIn(rel, &old_tid, ItemPointerGetBlockNumber(&old_tid));
 	store_insert_successor(rel, store, &old, slot->tts_values, slot->tts_isnull,
-						   txn_progress_word(cid), heap_only,
-						   !heap_only && tableam_has_other_indexes(rel), &new);
+						   txn_progress_word(cid), heap_only, &new);
 	new_row = tableam_txn_row(rel, store, &new);
 	txn_carry_lockers(&old_row, &new_row);
 

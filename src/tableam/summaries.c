@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * summaries.c
- *	  What indexes a table has; those that summarize ranges of blocks (BRIN).
+ *	  Indexes that summarize ranges of blocks (BRIN).
  *
- * These are special in two ways.
+ * They are special in two ways.
  *
  * An insertion writes no WAL if the summary of the range covers the value, or
  * if the range has none.  That may be due to WAL of another transaction, which
@@ -21,7 +21,6 @@
 
 #include "access/genam.h"
 #include "catalog/index.h"
-#include "commands/defrem.h"
 #include "executor/executor.h"
 #include "nodes/execnodes.h"
 #include "sofort/compat/relcache.h"
@@ -34,7 +33,6 @@
 typedef struct TableIndexes
 {
 	bool		summaries;
-	bool		others;			/* any of another access method than ours */
 } TableIndexes;
 
 static Oid
@@ -57,63 +55,43 @@ access_method_of(Oid index)
 static TableIndexes *
 look_at_indexes(Relation rel)
 {
-	Oid			ours = get_index_am_oid("sofort_index", true);
 	bool		summaries = false;
-	bool		others = false;
-	TableIndexes *made;
 
 	do
 	{
+		TableIndexes *made = MemoryContextAlloc(CacheMemoryContext, sizeof(TableIndexes));
 		List	   *indexes;
 		ListCell   *lc;
 
-		made = MemoryContextAlloc(CacheMemoryContext, sizeof(TableIndexes));
-		made->summaries = made->others = true;	/* until it is known; an error may come first */
+		made->summaries = true; /* until it is known; an error may come first */
 		rel->rd_amcache = made;
-		summaries = others = false;
+		summaries = false;
 		indexes = RelationGetIndexList(rel);
 		foreach(lc, indexes)
-		{
-			Oid			am = access_method_of(lfirst_oid(lc));
-
-			summaries = summaries || compat_am_summarizes(am);
-			others = others || am != ours;
-		}
+			summaries = summaries || compat_am_summarizes(access_method_of(lfirst_oid(lc)));
 		list_free(indexes);
 	} while (rel->rd_amcache == NULL);
-	made = rel->rd_amcache;
-	made->summaries = summaries;
-	made->others = others;
-	return made;
+	((TableIndexes *) rel->rd_amcache)->summaries = summaries;
+	return rel->rd_amcache;
 }
 
-/* None if the table has no index */
-static const TableIndexes *
-indexes_of(Relation rel)
+static bool
+has_summaries(Relation rel)
 {
-	static const TableIndexes none = {.summaries = false,.others = false};
+	const TableIndexes *known = rel->rd_amcache;
 
 	if (!rel->rd_rel->relhasindex)
-		return &none;
-	return likely(rel->rd_amcache != NULL) ? rel->rd_amcache : look_at_indexes(rel);
-}
-
-/*
- * Has the table an index whose entries others may make durable as soon as they are there?
- * A row must be durable before it gets one of these. Entries of our indexes are drained
- * with what their process has flushed before, or are made anew after a start.
- */
-bool
-tableam_has_other_indexes(Relation rel)
-{
-	return indexes_of(rel)->others;
+		return false;
+	if (unlikely(known == NULL))
+		known = look_at_indexes(rel);
+	return known->summaries;
 }
 
 /* A row is about to be inserted, or a new version that gets entries in all indexes. */
 void
 tableam_note_summaries(Relation rel)
 {
-	if (unlikely(indexes_of(rel)->summaries))
+	if (unlikely(has_summaries(rel)))
 		txn_note_foreign_wal();
 }
 

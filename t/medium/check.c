@@ -526,6 +526,7 @@ check_image(const Cut *cut, Survival survival, uint64_t image_seed, bool deep)
 	{
 		/* half of the time memory that is free is used before anybody looks for damage */
 		ok = check_contents(cut, state) && check_kept(state) && ask("SELECT chk.locks()", "") &&
+			ask("SELECT chk.old_versions()", "") &&
 			(!(image_seed & 2) || ask("SELECT chk.occupy()", "")) && roll_back_prepared(state) &&
 			ask("SELECT chk.problems()", "") &&
 			(!deep || check_use(state));

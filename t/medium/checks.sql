@@ -149,6 +149,12 @@ BEGIN
     RETURN '';
 END $$;
 
+-- Versions that a prepared transaction keeps from VACUUM, in a table that it has not used
+CREATE FUNCTION chk.old_versions() RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(v::text, E'\n'), '')
+        FROM pg_prepared_xacts, sofort.verify(CASE WHEN gid = 'follow' THEN to_regclass(gid) END) v
+$$;
+
 -- Memory of all sizes: what is free by mistake becomes another's.
 CREATE FUNCTION chk.occupy() RETURNS text LANGUAGE sql AS $$
     INSERT INTO chk.usable SELECT -1000 * size - i, left(repeat(md5(i::text), 500), size)

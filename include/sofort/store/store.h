@@ -226,13 +226,6 @@ extern StoreId store_create(Relation rel, const RelFileLocator *locator, bool un
 /* Drop at commit; nothing if there is no such store. */
 extern void store_drop_at_commit(const RelFileLocator *locator);
 
-/*
- * An index entry that is about to become durable points to this root, which may
- * be so new that its writer has not drained it: flush what keeps its row id from
- * being used again after a crash.  The caller drains.
- */
-extern void store_make_root_durable(StoreDesc *store, uint64 row);
-
 /* ---- trees of indexes (src/indexam): a store each, without rows ---- */
 
 /*
@@ -467,14 +460,14 @@ extern bool store_goes_with_subxact(Relation rel);
 
 /*
  * Insert one version with begin word "begin" (from txn_progress_word; or a stamp, if
- * this subtransaction has made the store: then it is not logged), flushed, and drained
- * if it must be durable on return.  values as given to a table AM: detoasts what must
- * be.  Sets *ref.
+ * this subtransaction has made the store: then it is not logged), flushed.  Its entry in
+ * the write set is durable on return, it itself with the next drain.  values as given to
+ * a table AM: detoasts what must be.  Sets *ref.
  */
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
-						 uint64 begin, bool durable, RowRef *ref);
+						 uint64 begin, RowRef *ref);
 
-/* The same for n rows with two drains in all, and two for 16 values by reference.
+/* The same for n rows with one drain in all, and two for 16 values by reference.
  * values[i] of row i. */
 extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *values,
 							  bool *const *isnull, int n, uint64 begin, uint64 *rows);
@@ -497,12 +490,11 @@ extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old);
  * heap_only: no indexed column changed: it joins the chain (index entries go on
  * pointing to the root); otherwise it is a new root and *old gets its
  * successor word.  Logged on return, and durable, or, where a drain is slow, with the
- * next one; but a new root at once if that is asked for.  Prunes dead middle versions of
- * the chain on the way.
+ * next one.  Prunes dead middle versions of the chain on the way.
  */
 extern void store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old,
 								   const Datum *values, const bool *isnull, uint64 begin,
-								   bool heap_only, bool durable, RowRef *ref);
+								   bool heap_only, RowRef *ref);
 
 /* Raw copy for CLUSTER / VACUUM FULL / rewrite: words given (stamps kept). */
 extern void store_insert_raw(Relation rel, StoreDesc *store, const Datum *values,

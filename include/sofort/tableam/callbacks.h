@@ -58,7 +58,6 @@ extern const TupleTableSlotOps *tableam_slot_callbacks(Relation rel);
 extern void tableam_slot_for_sample(TupleTableSlot *slot);
 
 /* summaries.c */
-extern bool tableam_has_other_indexes(Relation rel);
 extern void tableam_note_summaries(Relation rel);
 extern void tableam_update_summaries(Relation rel, TupleTableSlot *slot, ItemPointer root);
 

@@ -1,4 +1,4 @@
--- step a row that is not drained @8 (held at store-row-stored)
+-- step a row that is not drained @8 (held at store-row-written)
 INSERT INTO collated VALUES (200, 'held');
 -- step the tree is built anew, with that row @9
 SET enable_seqscan = off;

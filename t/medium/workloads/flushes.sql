@@ -273,6 +273,24 @@ UPDATE follow SET id = id + 100;
 ROLLBACK;
 -- step follow: others
 INSERT INTO q VALUES (406, 1, 'others');
+-- step follow: their write set is forgotten @12
+DO $$ BEGIN FOR i IN 1..20 LOOP UPDATE q SET v = v WHERE id = 402; COMMIT; END LOOP; END $$;
+-- step follow: old versions are kept @2
+BEGIN;
+INSERT INTO q VALUES (408, 1, 'prepared');
+PREPARE TRANSACTION 'follow';
+-- step follow: once more, held when that is undone @12 (held at abort-undone)
+BEGIN;
+UPDATE follow SET id = id + 100;
+ROLLBACK;
+-- step follow: others go on with these versions
+UPDATE follow SET v = v + 1;
+-- step follow: and again
+UPDATE follow SET v = v + 1;
+-- step follow: it ends @12 (goes on)
+SELECT 1;
+-- step follow: kept no longer
+ROLLBACK PREPARED 'follow';
 
 -- step follow: an old snapshot @2
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -484,9 +502,9 @@ UPDATE reused SET v = 103 WHERE id = 1;
 -- step reused: others
 INSERT INTO q VALUES (461, 1, 'others');
 -- step stale
-CREATE TABLE stale (id int PRIMARY KEY, v int) USING sofort;
+CREATE TABLE stale (id int PRIMARY KEY, v int, t text) USING sofort;
 -- step stale: roots, whose links are a line
-INSERT INTO stale SELECT i, i FROM generate_series(1, 8) i;
+INSERT INTO stale SELECT i, i, repeat('t' || i, 20) FROM generate_series(1, 8) i;
 -- step stale: second versions
 UPDATE stale SET v = v + 1;
 -- step stale: third versions, whose links lead to these
@@ -504,9 +522,9 @@ INSERT INTO q VALUES (463, 1, 'others');
 -- step stale: so that it is usable
 VACUUM q;
 -- step stale: rows in the places of the second versions
-INSERT INTO stale SELECT 10 + i, i FROM generate_series(1, 16) i;
+INSERT INTO stale SELECT 10 + i, i, repeat('u' || i, 20) FROM generate_series(1, 16) i;
 -- step stale: and of the third
-INSERT INTO stale SELECT 30 + i, i FROM generate_series(1, 16) i;
+INSERT INTO stale SELECT 30 + i, i, repeat('v' || i, 20) FROM generate_series(1, 16) i;
 -- step led
 CREATE TABLE led (id int PRIMARY KEY, v int) USING sofort;
 -- step led: roots
