@@ -131,6 +131,21 @@ crash_case('many rows', 'commit-durable', 'whole', undef, many($n + 1) . 'COMMIT
 crash_case('many rows', 'commit-stamped', 'whole', undef, many($n + 1) . 'COMMIT;');
 crash_case('many rows', 'slot-release', 'whole', undef, many($n + 1) . 'COMMIT;');
 
+# What a start must stamp again, before anybody is let in, is bounded by rows, not only by chunks.
+sub released_at_once
+{
+	my ($rows, $end) = @_;
+	my $point = "sofort_test.passages('slot-release')";
+	return $node->safe_psql('postgres', "SELECT $point; BEGIN; INSERT INTO batch SELECT generate_series(1, $rows); $end; SELECT $point")
+	  =~ /^(\d+)\n(\d+)$/ ? $2 - $1 : 'nothing';
+}
+$node->safe_psql('postgres', 'CREATE TABLE batch (id int) USING sofort; INSERT INTO batch SELECT generate_series(1, 3000)');
+$node->arm('slot-release', 'wait', 1_000_000);	# (it counts)
+is(released_at_once(300, 'COMMIT'), 0, '300 rows: their slot is released later');
+is(released_at_once(1100, 'COMMIT'), 1, '1,100 rows: at once');
+is(released_at_once(1100, 'ROLLBACK'), 1, '1,100 rows, rolled back: at once');
+$node->disarm('slot-release');
+
 # ---- abort ----
 crash_case('abort', 'abort-before-undo', 'absent', undef, 'BEGIN;' . step($n + 1, 'p') . 'ROLLBACK;');
 crash_case('abort', 'abort-undone', 'absent', undef, 'BEGIN;' . step($n + 1, 'p') . 'ROLLBACK;');

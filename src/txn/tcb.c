@@ -474,6 +474,7 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	My.generation = generation;
 	My.tcb = tcb;
 	My.nentries = nentries;
+	My.nrows = TXN_LAZY_ROWS + 1;	/* nobody has counted them */
 	My.wrote = command > 0;
 	My.last_command = My.wrote ? command - 1 : 0;
 	mirror_begin_change(b);
@@ -707,6 +708,7 @@ txn_leave(void)
 	My.stage = STAGE_OPEN;
 	My.wrote = false;
 	My.nentries = 0;
+	My.nrows = 0;
 	My.nlocks = 0;
 	My.nframes = 0;
 	txn_new_statement();

@@ -87,7 +87,7 @@ entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row,
 #define TXN_MIRROR_SUBS		64
 #define TXN_NO_SLOT			PG_UINT32_MAX
 #define TXN_LOCK_PARTITIONS 128
-#define TXN_LAZY_ENTRIES	256 /* a longer write set is released at once */
+#define TXN_LAZY_ROWS		1024	/* a write set that names more is released at once */
 
 /* LWLocks of the tranche "sofort_txn" */
 #define TXN_LWLOCK_MARK		0	/* the high-water mark */
@@ -320,6 +320,7 @@ typedef struct TxnLocal
 	TxnFrame   *frames;
 
 	int64		nentries;		/* in the TCB and in chunks */
+	uint64		nrows;			/* that they name; not less */
 	int			nchunks;
 	int			maxchunks;
 	TcbChunk  **chunks;
