@@ -132,7 +132,7 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 /*
  * The ends of versions are about to be undone.  The successor words go first, durably:
  * who ends a version next, in another way, must not be taken for the maker of a stale
- * successor.  (While a start undoes nobody ends any: see restore_unended().)
+ * successor.  (Not at a start, when nobody else runs: restore_unended() clears them.)
  */
 static void
 clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
@@ -150,13 +150,13 @@ clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32
 			!txn_word_to_undo(word_read(&ref.words->end), slot, generation, from_command))
 			continue;
 		successor = word_slot_quietly(&ref.block->successors, ref.index);
-		if (successor != NULL && (word_read(successor) != 0 || txn_recovering))
+		if (successor != NULL && word_read(successor) != 0)
 		{
 			pm_store8(successor, 0);
 			cleared = true;
 		}
 	}
-	if (cleared && !txn_recovering)
+	if (cleared)
 		pm_drain();
 }
 
@@ -195,7 +195,7 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 
 	if (header == NULL)
 		return;
-	if (!begin)
+	if (!begin && !txn_recovering)
 		clear_successors(header, entry, slot, generation, from_command);
 	/* backwards: a later version of a chain comes out before an earlier one */
 	while (row-- > entry->row)

@@ -179,7 +179,7 @@ stamp(void)
 	}
 
 	/* PREPARED must not stay: the commit log may be truncated one day */
-	txn_release_slot(!pure || dropped || My.nrows > TXN_LAZY_ROWS);
+	txn_release_slot(!pure || dropped);
 }
 
 static void
@@ -221,7 +221,7 @@ at_commit(void)
 static void
 at_abort(void)
 {
-	bool		now = My.stage != STAGE_OPEN || My.nrows > TXN_LAZY_ROWS;
+	bool		now = My.stage != STAGE_OPEN;
 
 	pop_error_context();
 	if (My.stage == STAGE_COMMITTED)

@@ -474,7 +474,6 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	My.generation = generation;
 	My.tcb = tcb;
 	My.nentries = nentries;
-	My.nrows = TXN_LAZY_ROWS + 1;	/* nobody has counted them */
 	My.wrote = command > 0;
 	My.last_command = My.wrote ? command - 1 : 0;
 	mirror_begin_change(b);
@@ -646,17 +645,33 @@ txn_activate(void)
  * ------------------------------------------------------------------------
  */
 
+/* A start goes through them again, before anybody is let in. */
+static bool
+names_many_rows(void)
+{
+	uint64		nrows = 0;
+
+	for (int64 i = 0; i < My.nentries; i++)
+	{
+		TxnEntry	e;
+
+		if (write_set_entry(i, &e) && (e.kind == TXN_ENTRY_BEGIN || e.kind == TXN_ENTRY_END))
+			nrows += e.count;
+	}
+	return nrows > TXN_LAZY_ROWS;
+}
+
 /*
- * The TCB is of no use any more.  now: drain, make it FREE and give its chunks
- * back; otherwise it stays as it is until the slot comes round again, after
- * some later drain.
+ * The TCB is of no use any more.  now, or if its write set is long: drain, make it FREE
+ * and give its chunks back; otherwise it stays as it is until the slot comes round
+ * again, after some later drain.
  */
 void
 txn_release_slot(bool now)
 {
 	if (!My.durable)
 		return;
-	if (now || My.nchunks > 0)
+	if (now || My.nchunks > 0 || names_many_rows())
 	{
 		txn_drain();
 		SOFORT_STOP("slot-release");
@@ -708,7 +723,6 @@ txn_leave(void)
 	My.stage = STAGE_OPEN;
 	My.wrote = false;
 	My.nentries = 0;
-	My.nrows = 0;
 	My.nlocks = 0;
 	My.nframes = 0;
 	txn_new_statement();

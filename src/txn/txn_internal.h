@@ -320,7 +320,6 @@ typedef struct TxnLocal
 	TxnFrame   *frames;
 
 	int64		nentries;		/* in the TCB and in chunks */
-	uint64		nrows;			/* that they name; not less */
 	int			nchunks;
 	int			maxchunks;
 	TcbChunk  **chunks;

@@ -162,7 +162,6 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 		if (kind == TXN_ENTRY_END)
 			last_end = My.nentries;
 		txn_append_entry(store, kind, row, count);
-		My.nrows += count;
 		cover[cover_next++ % COVER_RANGES] = (TxnEntry)
 		{
 			.store = store, .kind = kind, .row = row, .count = count
