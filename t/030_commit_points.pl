@@ -148,6 +148,7 @@ $node->disarm('slot-release');
 
 # ---- abort ----
 crash_case('abort', 'abort-before-undo', 'absent', undef, 'BEGIN;' . step($n + 1, 'p') . 'ROLLBACK;');
+crash_case('abort', 'abort-unlinked', 'absent', undef, 'BEGIN;' . step($n + 1, 'p') . 'ROLLBACK;');
 crash_case('abort', 'abort-undone', 'absent', undef, 'BEGIN;' . step($n + 1, 'p') . 'ROLLBACK;');
 crash_case('abort of many rows', 'slot-release', 'absent', undef, many($n + 1) . 'ROLLBACK;');
 
@@ -170,6 +171,7 @@ sub released
 	  . "UPDATE p SET v = $to WHERE id = -1; DELETE FROM p WHERE id BETWEEN 0 AND $to - 1; RELEASE a; COMMIT;";
 }
 crash_case('savepoint', 'abort-before-undo', 'absent', undef, savepoint($n + 1, 'p'));
+crash_case('savepoint', 'abort-unlinked', 'absent', undef, savepoint($n + 1, 'p'));
 crash_case('savepoint', 'abort-undone', 'absent', undef, savepoint($n + 1, 'p'));
 # (a rollback to a savepoint writes an abort record: not pure any more)
 crash_case('savepoint', 'prepare-durable', 'absent', undef, savepoint($n + 1, 'p'));

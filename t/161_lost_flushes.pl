@@ -33,7 +33,9 @@ my @moments = (
 	[ 'flushes', 'straddle: its', 'straddle: and it', 'store/row.c:prepare_row:flush:1', 'store/row.c:prepare_row:drain:1' ],
 	[ 'flushes', 'pruned: old', 'pruned: others', 'store/chain.c:store_link:drain:1' ],
 	[ 'flushes', 'follow: new keys', 'follow: their', 'store/ops.c:clear_successors:flush:1' ],
-	[ 'flushes', 'follow: once', 'follow: it ends', 'store/ops.c:clear_successors:drain:1' ],
+	[ 'flushes', 'follow: once', 'follow: it ends', 'txn/write_set.c:txn_links_undone:drain:1' ],
+	[ 'flushes', 'taken back: a version', 'taken back: and again', 'store/chain.c:unlink_from:flush:1',
+		'txn/write_set.c:txn_links_undone:drain:1' ],
 	[ 'flushes', 'ascending: leaves', 'ascending: leaves', 'indexam/tree_split.c:add_behind:drain:1' ],
 	[ 'flushes', 'ascending: there', 'ascending: and goes on', 'indexam/tree_split.c:store_n:drain:1' ],
 	[ 'flushes', 'merged: its place', 'merged: its place', 'indexam/tree_split.c:pool_absorb_leaf:flush:2',
@@ -112,7 +114,7 @@ my @recoveries = (
 		'txn/recover.c:end_resolving:drain:1' ],
 	[ 'lives', 'mixed', 'txn/tcb.c:txn_publish_state:flush:1', 'leaves', 'truncated',
 		'txn/recover.c:resolve_slot:flush:1', 'txn/recover.c:end_resolving:drain:1' ],
-	[ 'flushes', 'undone links: several', 'store/chain.c:store_link:flush:1', 'torn', '' ],
+	[ 'flushes', 'undone links: several', 'store/chain.c:unlink_from:flush:1', 'torn', '' ],
 	[ 'flushes', 'reused: is freed', 'store/vacuum.c:dissolve_chain:flush:1', '', 'reused',
 		'store/space.c:flush_left_empty:flush:1', 'store/space.c:flush_left_empty:drain:1' ],
 	[ 'flushes', 'led: others', 'store/row.c:clear_word:flush:1', '', '', 'store/ops.c:forget_link:flush:1' ],
@@ -135,6 +137,7 @@ my @cuts = (
 	[ 'flushes', 'resolved: an error', 'resolved: others' ],
 	[ 'flushes', 'btree: entries', 'btree: no rows' ],
 	[ 'flushes', 'follow: once', 'follow: an old' ],
+	[ 'flushes', 'taken back: a version', 'taken back: and again' ],
 );
 
 # workload, first and last step, flush at whose interruption the power fails, which takes some of

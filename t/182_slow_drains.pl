@@ -94,6 +94,8 @@ cmp_ok(both('beside a btree index', 'b', 'INSERT INTO b SELECT i, i FROM generat
 	'<', 2000 / 4, 'beside a btree index: nor here');
 cmp_ok(both('its keys', 'b', 'UPDATE b SET n = n + 10000'), '<', 2000 / 2, 'its keys: nor here');
 cmp_ok(both('keys taken back', 'b', 'BEGIN; UPDATE b SET n = n + 10000; ROLLBACK'), '<', 2000 / 2, 'keys taken back: nor here');
+cmp_ok(both('versions taken back', 'n', 'BEGIN; UPDATE n SET n = n + 1; UPDATE n SET n = n + 1; ROLLBACK'),
+	'<', 1000 / 2, 'versions taken back: nor here');
 cmp_ok(both('copied', 'b', 'COPY b FROM PROGRAM $$seq 5001 7000 | sed "s/.*/&\t&/"$$'), '<', 2000 / 8, 'copied: nor here');
 sql("INSERT INTO $_.t VALUES (30000, repeat('o', 40))") foreach qw(s h);	# (rows with NULL there fit from now on)
 cmp_ok(both('one row', 't', q{INSERT INTO t VALUES (30001, repeat('o', 40))}), '<=', 6, 'one row waits no more often for it');

@@ -579,7 +579,7 @@ unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
 
 			if (at.row == root->row && (own & LINK_ROOT))
 				own = 0;		/* the root is alone again */
-			store_link(&at, own);
+			pm_store8(link_slot(at.block, at.index), own);
 			break;
 		}
 		if (!header_locate(header, LINK_ROW(link), &at))
@@ -588,8 +588,8 @@ unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
 }
 
 /*
- * Undo of a heap-only version: take it out of its chain, durably.  Idempotent.
- * Takes the chain lock itself.  No palloc, no ERROR.
+ * Undo of a heap-only version: take it out of its chain.  Flushed, not drained.
+ * Idempotent.  Takes the chain lock itself.  No palloc, no ERROR.
  */
 void
 chain_unlink(StoreHeader *header, const RowRef *ref)

@@ -110,17 +110,57 @@ spoil_fields(const StoreHeader *header, const RowRef *ref)
 }
 #endif
 
-/* The creation of a version is undone: out of its chain, then ABORTED. */
+/* A start undoes EMPTY rows, too: an index may have their entries. */
+static bool
+begin_is_to_undo(uint64 begin, uint32 slot, uint32 generation, CommandId from_command)
+{
+	return txn_word_to_undo(begin, slot, generation, from_command) ||
+		(txn_recovering && begin == WORD_EMPTY);
+}
+
+/*
+ * Versions whose creation is about to be undone come out of their chains; durably, since
+ * who frees one that is ABORTED does not look for a link to it.  (A start drains before
+ * anybody can; it repeats what somebody who was killed has done, see README.md, "Killed in
+ * the undo".)
+ */
+static bool
+leave_chains(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
+			 CommandId from_command)
+{
+	uint64		row = entry->row + entry->count;
+	bool		left = false;
+
+	/* backwards: a later version of a chain comes out before an earlier one */
+	while (row-- > entry->row)
+	{
+		RowRef		ref;
+		uint64		begin;
+
+		if (!header_locate(header, row, &ref))
+			continue;
+		begin = word_read(&ref.words->begin);
+		if (!begin_is_to_undo(begin, slot, generation, from_command) &&
+			!(txn_recovering && WORD_TAG(begin) == WORD_TAG_ABORTED))
+			continue;
+		if (begin & BEGIN_HEAP_ONLY)
+		{
+			chain_unlink(header, &ref);
+			left = true;
+		}
+		else
+			forget_link(&ref);
+	}
+	return left && !txn_recovering;
+}
+
+/* The creation of a version, which is in no chain any more, is undone. */
 static void
 undo_begin(StoreHeader *header, const RowRef *ref)
 {
 	/* its creator alone changes a begin word in progress */
 	uint64		old = word_read(&ref->words->begin);
 
-	if (old & BEGIN_HEAP_ONLY)
-		chain_unlink(header, ref);
-	else
-		forget_link(ref);
 	if (word_cas(&ref->words->begin, old, WORD_ABORTED | (old & BEGIN_HEAP_ONLY)))
 		pm_flush(&ref->words->begin, sizeof(uint64));
 #ifdef USE_ASSERT_CHECKING
@@ -130,11 +170,11 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 }
 
 /*
- * The ends of versions are about to be undone.  The successor words go first, durably:
- * who ends a version next, in another way, must not be taken for the maker of a stale
- * successor.  (Not at a start, when nobody else runs: restore_unended() clears them.)
+ * Versions whose end is about to be undone have no successor any more; durably, since who
+ * ends one next, in another way, must not be taken for the maker of a stale one.  (Not at
+ * a start, when nobody else runs: restore_unended() clears them.)
  */
-static void
+static bool
 clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
 				 CommandId from_command)
 {
@@ -156,8 +196,7 @@ clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32
 			cleared = true;
 		}
 	}
-	if (cleared)
-		pm_drain();
+	return cleared;
 }
 
 /*
@@ -184,50 +223,46 @@ restore_unended(StoreHeader *header, const RowRef *ref, uint32 slot, uint32 gene
 		chain_restore_newest(header, ref);
 }
 
+static bool
+undo_links(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_command)
+{
+	StoreShared *shared;
+	StoreHeader *header = find_store(entry, &shared);
+
+	if (header == NULL)
+		return false;
+	if (entry->kind == TXN_ENTRY_BEGIN)
+		return leave_chains(header, entry, slot, generation, from_command);
+	return !txn_recovering && clear_successors(header, entry, slot, generation, from_command);
+}
+
 static void
 undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_command)
 {
 	StoreShared *shared;
 	StoreHeader *header = find_store(entry, &shared);
 	bool		begin = entry->kind == TXN_ENTRY_BEGIN;
-	uint64		row = entry->row + entry->count;
+	uint64		row;
 	int64		n = 0;
 
 	if (header == NULL)
 		return;
-	if (!begin && !txn_recovering)
-		clear_successors(header, entry, slot, generation, from_command);
-	/* backwards: a later version of a chain comes out before an earlier one */
-	while (row-- > entry->row)
+	for (row = entry->row; row < entry->row + entry->count; row++)
 	{
 		RowRef		ref;
-		uint64		old;
 
 		if (!header_locate(header, row, &ref))
 			continue;
-		old = word_read(begin ? &ref.words->begin : &ref.words->end);
-		if (txn_word_to_undo(old, slot, generation, from_command))
+		if (begin && begin_is_to_undo(word_read(&ref.words->begin), slot, generation, from_command))
 		{
-			if (begin)
-				undo_begin(header, &ref);
-			else
-				(void) txn_undo_end_word(&ref.words->end, slot, generation, from_command);
+			undo_begin(header, &ref);
 			n++;
 		}
-		else if (txn_recovering && begin && old == WORD_EMPTY)
-		{
-			undo_begin(header, &ref);	/* an index may have its entry */
+		else if (!begin && txn_undo_end_word(&ref.words->end, slot, generation, from_command))
 			n++;
-		}
 		else if (txn_recovering)
-		{
-			if (begin && old == (WORD_ABORTED | BEGIN_HEAP_ONLY))
-				chain_unlink(header, &ref); /* see README.md, "Killed in the undo" */
-			else if (begin && old == WORD_ABORTED)
-				forget_link(&ref);
 			pm_flush(ref.words, sizeof(RowWords));
-		}
-		if (txn_recovering && !begin)
+		if (!begin && txn_recovering)
 			restore_unended(header, &ref, slot, generation, from_command);
 	}
 	if (shared != NULL && begin)
@@ -279,6 +314,7 @@ end_of_subxact(SubTransactionId sub, SubTransactionId parent, bool committed)
 
 const TxnStoreOps StoreOps = {
 	.stamp_rows = stamp_rows,
+	.undo_links = undo_links,
 	.undo_rows = undo_rows,
 	.end_of_other = stats_end_of_xact,
 	.drop_store = drop_store,

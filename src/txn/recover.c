@@ -111,6 +111,15 @@ commit_drop(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation
 		TxnOps->drop_store(e->store);
 }
 
+/* One of the entries that are walked through asks for a drain. */
+static bool links_undone;
+
+static void
+abort_links(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+{
+	links_undone |= txn_undo_links(e, slot, generation, 0);
+}
+
 static void
 abort_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
@@ -142,6 +151,9 @@ tcb_finish_committed(Tcb *tcb, uint32 slot)
 void
 tcb_finish_aborted(Tcb *tcb, uint32 slot)
 {
+	links_undone = false;
+	tcb_walk(tcb, slot, true, abort_links);
+	txn_links_undone(links_undone);
 	tcb_walk(tcb, slot, true, abort_entry);
 	TxnOps->end_of_other();
 }

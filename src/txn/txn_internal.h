@@ -382,6 +382,9 @@ extern uint32 txn_spec_token(uint32 slot, StoreId store, uint64 row);
 extern void txn_new_statement(void);
 extern void txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 extern void txn_forget_entry(StoreId store, uint64 row);
+extern bool txn_undo_links(const TxnEntry *e, uint32 slot, uint32 generation,
+						   CommandId from_command);
+extern void txn_links_undone(bool must_be_durable);
 extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
 						   CommandId from_command);
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);

@@ -237,7 +237,27 @@ txn_forget_entry(StoreId store, uint64 row)
  * ------------------------------------------------------------------------
  */
 
-/* Undo one entry of a write set.  No error, no allocation. */
+/*
+ * Undo of a write set, first step: the links of one entry's rows.  True: what was done is
+ * to be durable before anything else of the write set is undone.  No error, no allocation.
+ */
+bool
+txn_undo_links(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from_command)
+{
+	return (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END) &&
+		TxnOps->undo_links(e, slot, generation, from_command);
+}
+
+/* That was done for all entries, and any (or none) of them asks for it: one drain. */
+void
+txn_links_undone(bool must_be_durable)
+{
+	if (must_be_durable)
+		pm_drain();
+	SOFORT_STOP("abort-unlinked");
+}
+
+/* The second step: undo one entry, whose links are undone.  No error, no allocation. */
 void
 txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from_command)
 {
@@ -284,12 +304,18 @@ txn_undo(SubTransactionId from_sub, CommandId from_command)
 {
 	int64		first = first_entry_of(from_sub);
 	int64		i;
+	TxnEntry	e;
+	bool		links = false;
 
 	SOFORT_STOP("abort-before-undo");
 	for (i = My.nentries - 1; i >= first; i--)
 	{
-		TxnEntry	e;
-
+		if (write_set_entry(i, &e))
+			links |= txn_undo_links(&e, My.slot, My.generation, from_command);
+	}
+	txn_links_undone(links);
+	for (i = My.nentries - 1; i >= first; i--)
+	{
 		if (write_set_entry(i, &e))
 			txn_undo_entry(&e, My.slot, My.generation, from_command);
 	}

@@ -100,14 +100,17 @@ typedef struct TxnStoreOps
 	 * commit: the word becomes the stamp of fxid, flags kept (END_LOCKERS
 	 * too).
 	 *
-	 * abort: BEGIN: first takes the version out of its chain (root link,
-	 * successor word), then ABORTED; END: EMPTY, or LOCKERS if END_LOCKERS is
-	 * set.  Entries are undone in reverse order.
+	 * abort: undo_links() of all entries comes first, then undo_rows() of all, in
+	 * reverse order.  BEGIN: the versions come out of their chains; then ABORTED.
+	 * END: the successor words are cleared; then EMPTY, or LOCKERS if END_LOCKERS
+	 * is set.  undo_links() says whether all of that must be durable in between.
 	 *
 	 * No palloc, no pool allocation, no ERROR.  May run in the postmaster.
 	 */
 	void		(*stamp_rows) (const TxnEntry *entry, uint32 slot, uint32 generation,
 							   uint64 fxid);
+	bool		(*undo_links) (const TxnEntry *entry, uint32 slot, uint32 generation,
+							   CommandId from_command);
 	void		(*undo_rows) (const TxnEntry *entry, uint32 slot, uint32 generation,
 							  CommandId from_command);
 

@@ -302,6 +302,26 @@ CLUSTER follow USING follow_pkey;
 -- step follow: the snapshot goes @2
 COMMIT;
 
+-- step taken back: a version @12
+BEGIN;
+UPDATE back SET v = 0 WHERE id = 1;
+INSERT INTO q VALUES (476, 1, 'drains');
+ROLLBACK;
+-- step taken back: it is freed @9
+VACUUM back;
+-- step taken back: time goes by
+INSERT INTO q VALUES (474, 1, 'others');
+-- step taken back: and more @10
+INSERT INTO q VALUES (475, 1, 'others');
+-- step taken back: so that its place is usable
+VACUUM q;
+-- step taken back: its row ends
+DELETE FROM back WHERE id = 1;
+-- step taken back: its place is used
+UPDATE back SET v = 0 WHERE id = 20;
+-- step taken back: and again
+INSERT INTO back VALUES (21, 21);
+
 -- step counted
 CREATE TABLE counted (id int PRIMARY KEY) USING sofort;
 -- step counted: a row
