@@ -20,19 +20,19 @@
 #include "storage/ipc.h"
 
 /* Bit i: intent i of this process's reservations is in use. */
-static uint32 open_intents = 0;
+static uint64 open_intents = 0;
 
 /* Of these: its link was stored by pm_link_batch(), and waits for pm_settle(). */
-static uint32 linked_intents = 0;
+static uint64 linked_intents = 0;
 
 /* Of these: reserved ahead of their need, and given up when anything else needs them. */
-static uint32 ahead_intents = 0;
+static uint64 ahead_intents = 0;
 
 /* pm_settle() has forgotten some, perhaps not durably. */
 static bool settled_since_drain = false;
 static bool callbacks_registered = false;
 
-StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 32, "open_intents has 32 bits");
+StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 64, "open_intents has 64 bits");
 
 static void free_targets(AllocIntent **intent, int n);
 static void settle_linked(bool drained);
@@ -156,7 +156,7 @@ int
 pm_reservable(void)
 {
 	return PM_INTENTS_PER_BACKEND -
-		pg_popcount32(open_intents & ~linked_intents & ~ahead_intents);
+		pg_popcount64(open_intents & ~linked_intents & ~ahead_intents);
 }
 
 /* n intents that nothing needs; r says which */
@@ -165,18 +165,18 @@ take_intents(PmReservation *r, int n)
 {
 	int			taken = 0;
 
-	if (pg_popcount32(open_intents) + n > PM_INTENTS_PER_BACKEND)
+	if (pg_popcount64(open_intents) + n > PM_INTENTS_PER_BACKEND)
 		settle_linked(false);
-	if (pg_popcount32(open_intents) + n > PM_INTENTS_PER_BACKEND)
+	if (pg_popcount64(open_intents) + n > PM_INTENTS_PER_BACKEND)
 		pm_give_up_ahead();
 	if (pm_reservable() < n)
 		elog(ERROR, "sofort: more than %d allocations are open", PM_INTENTS_PER_BACKEND);
 	for (int i = 0; taken < n; i++)
 	{
-		if ((open_intents & (1u << i)) == 0)
+		if ((open_intents & (UINT64CONST(1) << i)) == 0)
 		{
 			r[taken++].intent = i;
-			open_intents |= 1u << i;
+			open_intents |= UINT64CONST(1) << i;
 		}
 	}
 }
@@ -246,7 +246,7 @@ cancel_intents(const PmReservation *r, int n)
 	}
 	free_targets(intent, n);
 	for (i = 0; i < n; i++)
-		open_intents &= ~(1u << r[i].intent);
+		open_intents &= ~(UINT64CONST(1) << r[i].intent);
 }
 
 /*
@@ -315,7 +315,7 @@ pm_try_reserve_ahead(PmReservation *r, const PmRequest *request, int now, int n,
 	for (int i = now; i < n && rc == 0; i++)
 	{
 		Assert(request[i].size <= PM_SLAB_MAX && request[i].nlinks == 1);
-		ahead_intents |= 1u << r[i].intent;
+		ahead_intents |= UINT64CONST(1) << r[i].intent;
 	}
 	return rc;
 }
@@ -323,7 +323,7 @@ pm_try_reserve_ahead(PmReservation *r, const PmRequest *request, int now, int n,
 int
 pm_ahead(void)
 {
-	return pg_popcount32(ahead_intents);
+	return pg_popcount64(ahead_intents);
 }
 
 bool
@@ -341,10 +341,10 @@ pm_take_ahead(PmReservation *r, const PmRequest *request, int flags)
 	{
 		const AllocIntent *intent = &mine->intent[i];
 
-		if ((ahead_intents & (1u << i)) == 0 || intent->link != pm_ptr(request->link) ||
+		if ((ahead_intents & (UINT64CONST(1) << i)) == 0 || intent->link != pm_ptr(request->link) ||
 			intent->size != size)
 			continue;
-		ahead_intents &= ~(1u << i);
+		ahead_intents &= ~(UINT64CONST(1) << i);
 		r->intent = i;
 		r->target = intent->target;
 		r->size = size;
@@ -367,7 +367,7 @@ pm_give_up_ahead(void)
 	HOLD_INTERRUPTS();
 	mine = my_intents(false);
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
-		if (ahead_intents & (1u << i))
+		if (ahead_intents & (UINT64CONST(1) << i))
 			intent[n++] = &mine->intent[i];
 	free_targets(intent, n);
 	open_intents &= ~ahead_intents;
@@ -398,7 +398,7 @@ forget_intents(const PmReservation *r, int n)
 	for (i = 0; i < n; i++)
 	{
 		pm_store8(&mine->intent[r[i].intent].target, PM_NULL);
-		open_intents &= ~(1u << r[i].intent);
+		open_intents &= ~(UINT64CONST(1) << r[i].intent);
 	}
 	pm_drain();
 	SOFORT_STOP("pmem-forgotten");
@@ -438,7 +438,7 @@ pm_link_batch(const PmReservation *r, const PmRequest *request, int n)
 		Assert(r[i].intent < 0 || intent_of(&r[i])->target == r[i].target);
 		pm_store8(request[i].link, r[i].target);
 		if (r[i].intent >= 0)
-			linked_intents |= 1u << r[i].intent;
+			linked_intents |= UINT64CONST(1) << r[i].intent;
 	}
 	SOFORT_STOP("pmem-linked");
 }
@@ -460,7 +460,7 @@ settle_linked(bool drained)
 	SOFORT_STOP("pmem-settling");
 	mine = my_intents(false);
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
-		if (linked_intents & (1u << i))
+		if (linked_intents & (UINT64CONST(1) << i))
 			pm_store8(&mine->intent[i].target, PM_NULL);
 	open_intents &= ~linked_intents;
 	linked_intents = 0;
@@ -579,7 +579,7 @@ settle_what_is_freed(PMPtr *link, PMPtr target, uint64 size)
 		return;
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 	{
-		if ((linked_intents & (1u << i)) != 0 &&
+		if ((linked_intents & (UINT64CONST(1) << i)) != 0 &&
 			(mine->intent[i].link == pm_ptr(link) || points_into(mine->intent[i].link, target, size)))
 		{
 			settle_linked(false);
@@ -739,7 +739,7 @@ pm_release_reservations(void)
 	{
 		AllocIntent *intent = &mine->intent[i];
 
-		if ((open_intents & (1u << i)) == 0 || intent->target == PM_NULL)
+		if ((open_intents & (UINT64CONST(1) << i)) == 0 || intent->target == PM_NULL)
 			continue;
 		if (link_holds_target(intent))
 		{

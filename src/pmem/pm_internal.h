@@ -29,7 +29,7 @@
  * reservations, one for frees. */
 #define PM_INTENT_SETS		(2 * (1 + MaxBackends + NUM_AUXILIARY_PROCS))
 #define PM_INTENTS_OFFSET	4096	/* of chunk 0, in the superblock's granule */
-#define PM_INTENTS_SHIFT	6
+#define PM_INTENTS_SHIFT	4
 
 /* ---- volatile state in shared memory ---- */
 

@@ -232,6 +232,7 @@ fill_value(void *addr, Datum image, Size size)
  * for it, and often with values as long: so their slots are reserved together.
  */
 #define AHEAD_FROM_ROWS		3	/* reserved rows behind this one */
+#define AHEAD_VALUES_MIN	16	/* with the row at hand; twice as many each time all were used */
 #define AHEAD_PATIENCE		16	/* rows without use, then others may reserve ahead */
 #define AHEAD_PAUSE_MIN		16
 #define AHEAD_PAUSE_MAX		1024
@@ -242,6 +243,7 @@ static struct
 	StoreId		store;			/* reserved for rows of this one ... */
 	uint64		end;			/* ... before this row */
 	int			made;
+	int			most;			/* values, next time */
 	int			unused_rows;	/* since one of them was taken */
 	int			pause;			/* rows before the next attempt, after one that missed */
 	int			next_pause;
@@ -268,6 +270,7 @@ rows_to_reserve_for(const StoreDesc *store, uint64 row, uint32 rows_left, int nr
 		pm_give_up_ahead();
 		if (unused > ahead.made / 4)
 		{
+			ahead.most = 0;
 			ahead.next_pause = Min(Max(2 * ahead.next_pause, AHEAD_PAUSE_MIN), AHEAD_PAUSE_MAX);
 			ahead.pause = ahead.next_pause;
 		}
@@ -279,7 +282,8 @@ rows_to_reserve_for(const StoreDesc *store, uint64 row, uint32 rows_left, int nr
 		ahead.pause--;
 		return 0;
 	}
-	return Min((int) rows_left, pm_reservable() / nrefs - 1);
+	ahead.most = Min(Max(2 * ahead.most, AHEAD_VALUES_MIN), PM_INTENTS_PER_BACKEND);
+	return Min((int) rows_left, Min(pm_reservable(), ahead.most) / nrefs - 1);
 }
 
 /*

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	13
+#define SOFORT_LAYOUT_VERSION	14
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -278,7 +278,7 @@ typedef struct RedoEntry
  * after a crash is free.  nlinks > 1: the links are consecutive PMPtrs that
  * point into the target; the first is stored last and zeroed first.
  */
-#define PM_INTENTS_PER_BACKEND	16
+#define PM_INTENTS_PER_BACKEND	64
 
 typedef struct AllocIntent
 {
@@ -732,7 +732,7 @@ StaticAssertDecl(sizeof(ExtentHeader) == 64, "on-media size");
 StaticAssertDecl(sizeof(PoolIdentity) == 48, "on-media size");
 StaticAssertDecl(sizeof(PmVector) == 256, "on-media size");
 StaticAssertDecl(offsetof(PoolSuperblock, life) == 2 * PM_LINE, "on-media offset");
-StaticAssertDecl(sizeof(AllocIntents) == 512, "on-media size");
+StaticAssertDecl(sizeof(AllocIntents) == 2048, "on-media size");
 StaticAssertDecl(offsetof(SlabHeader, owner) == PM_LINE, "on-media offset");
 StaticAssertDecl(sizeof(Tcb) == 256, "on-media size");
 StaticAssertDecl(offsetof(Tcb, entries) == 32, "two entries share the first line");
