@@ -416,6 +416,54 @@ is(status('q_pkey'), 'partial', 'the index is not complete');
 is(status('q_pkey'), 'partial', 'still not complete');
 is($node->verify_problems, '', 'verify');
 
+# ---- one key of a unique index, and several rows ----
+
+# A value of another type can equal two (in the hour that daylight saving time leaves out).
+sql(q{CREATE TABLE hours (ts timestamp PRIMARY KEY, n int) USING sofort; INSERT INTO hours VALUES ('2024-03-10 02:30', 1)});
+# An older snapshot sees rows that the index was not asked about: it has been made anew since, in another file.
+my $place = PostgreSQL::Test::Utils::tempdir();
+sql("CREATE TABLESPACE elsewhere LOCATION '$place'");
+sql('CREATE TABLE twice (k int, n int) USING sofort; INSERT INTO twice SELECT g, g FROM generate_series(1, 3000) g; INSERT INTO twice VALUES (7, -7)');
+$node->crash_and_start;
+sql("INSERT INTO hours VALUES ('2024-03-10 03:30', 2)");
+my $same_instant = q{SET timezone = 'America/New_York'; SELECT n FROM hours WHERE ts = '2024-03-10 03:30-04'::timestamptz ORDER BY n};
+is(status('hours_pkey'), 'partial', 'timestamps: the index is not complete');
+is(sql($same_instant), "1\n2", 'a key of another type that equals two values finds both');
+{
+	my $old = session();
+	say_to($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hours');
+	wait_for($old);
+	sql('DELETE FROM twice WHERE n = -7');
+	sql('CREATE UNIQUE INDEX twice_k ON twice USING sofort_index (k)');
+	sql('ALTER INDEX twice_k SET TABLESPACE elsewhere');
+	say_to($old, 'SELECT n FROM twice WHERE k = 7 ORDER BY n; COMMIT');
+	is(finish($old), "2\n-7\n7\n", 'a snapshot from before the index finds the row that was deleted');
+	is(status('twice_k'), 'partial', 'and did not have to wait for it');
+	is(sql('SELECT n FROM twice WHERE k = 7'), '7', 'a new one finds the other');
+}
+sql('DROP TABLE twice; DROP TABLESPACE elsewhere');
+
+# ---- a comparison function that reads a table, whose index is being rebuilt ----
+
+sql(q{CREATE TABLE told (id int PRIMARY KEY, r int) USING sofort; INSERT INTO told SELECT i, i FROM generate_series(1, 100000) i;
+	CREATE FUNCTION asking_cmp(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+		PERFORM id FROM told ORDER BY id LIMIT 1; RETURN btint4cmp($1, $2); END $$;
+	CREATE OPERATOR CLASS asking_ops FOR TYPE int4 USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+		FUNCTION 1 asking_cmp(int4, int4);
+	CREATE TABLE asks (a int) USING sofort; INSERT INTO asks SELECT generate_series(1, 20);
+	CREATE INDEX asks_a ON asks USING sofort_index (a asking_ops) WITH (placement = pmem)});
+$node->crash_and_start;
+is(sql("SET statement_timeout = '60s'; SELECT count(*) FROM asks WHERE a = 5"), '1', 'the function does not wait for the index: it is within an epoch');
+is(status('told_pkey'), 'partial', 'which is not complete');
+is(sql("SET statement_timeout = '60s'; INSERT INTO asks VALUES (5); SELECT count(*) FROM asks WHERE a = 5"), '2', 'nor does it for who inserts');
+sql(q{CREATE OR REPLACE FUNCTION asking_cmp(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+	PERFORM sofort_test.rebuild('told_pkey', 0); RETURN btint4cmp($1, $2); END $$});
+like($node->error_of("SET statement_timeout = '60s'; SELECT count(*) FROM asks WHERE a = 5"),
+	qr/^55000: index "told_pkey" is needed while it is being rebuilt/, 'who needs it as a whole is refused there');
+sql("SELECT sofort_test.rebuild('told_pkey', 0)");
+is(sql('SELECT count(*) FROM asks WHERE a = 5'), '2', 'with the index as a whole');
+sql('DROP TABLE asks');
+
 # ---- crashes ----
 
 $node->crash_and_start;

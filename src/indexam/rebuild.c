@@ -279,12 +279,26 @@ stop_waiting(int code, Datum arg)
 	pg_atomic_fetch_sub_u32(&((SofortIndex *) DatumGetPointer(arg))->waiters, 1);
 }
 
+/* A comparison function comes from within an epoch, for which the end of a merge waits. */
+static void
+refuse_within_epoch(IndexKeys *keys)
+{
+	if (epoch_is_inside() && !is_ready(keys->shared, &keys->format))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("index \"%s\" is needed while it is being rebuilt",
+						RelationGetRelationName(keys->index)),
+				 errdetail("A function that compares keys of another index needs it as a whole."),
+				 errhint("Try again when the index is ready, see sofort.indexes.")));
+}
+
 /* Help until there is nothing left to do, then wait for the others. */
 static void
 ensure_in_segments(IndexKeys *keys)
 {
 	SofortIndex *shared = keys->shared;
 
+	refuse_within_epoch(keys);
 	pg_atomic_fetch_add_u32(&shared->waiters, 1);
 	SOFORT_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(shared));
 	{
@@ -471,6 +485,7 @@ rebuild_step(IndexKeys *keys, int max_segments)
 	}
 	if (!rebuilt_in_segments(keys))
 		return rebuild_whole(keys);
+	refuse_within_epoch(keys);
 	if (!is_partial(keys->shared, &keys->format))
 		begin_partial(keys);
 	worked = work_as_owner(keys, max_segments);

@@ -312,17 +312,29 @@ is_complete(void *arg)
 }
 
 /*
+ * Who has made an index asked the rows of that time for uniqueness: an older snapshot may
+ * see two of which one had been deleted.
+ */
+static bool
+index_is_older(Relation index, Snapshot snapshot)
+{
+	return TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
+								 snapshot->xmin);
+}
+
+/*
  * A snapshot sees one row with a key of a unique index at most.  (Not where uniqueness
  * is checked later.  A serializable transaction has to meet the others, too.)
  */
 static bool
 one_row_at_most(ScanState *so, Relation heap)
 {
-	Form_pg_index form = so->keys.index->rd_index;
+	Relation	index = so->keys.index;
+	Form_pg_index form = index->rd_index;
 
 	return so->one_key && form->indisunique && form->indimmediate && form->indisvalid &&
 		so->snapshot != NULL && IsMVCCSnapshot(so->snapshot) && !IsolationIsSerializable() &&
-		!store_chains_differ(store_open(heap));
+		index_is_older(index, so->snapshot) && !store_chains_differ(store_open(heap));
 }
 
 /*
@@ -333,13 +345,16 @@ static bool
 collect_range(ScanState *so, ScanDirection dir)
 {
 	ScanBatch  *batch = &so->batch;
-	PartialSet	set = {.limit = Min((uint64) work_mem * 1024, MaxAllocSize)};
+	PartialSet	set = {.limit = MaxAllocSize};
 	Relation	heap;
 	IndexView	view;
+	bool		may_wait = !epoch_is_inside();
 
 	if (batch->context == NULL)
 		batch->context = batch_context(so);
 	set.context = batch->context;
+	if (may_wait)
+		set.limit = Min((uint64) work_mem * 1024, MaxAllocSize);
 	if (indexam_before_search != NULL)
 		indexam_before_search(is_complete, so->keys.shared);
 	heap = table_open(so->keys.index->rd_index->indrelid, AccessShareLock);
@@ -348,7 +363,7 @@ collect_range(ScanState *so, ScanDirection dir)
 	epoch_enter();
 	index_view(&so->keys, &view);
 	if (view.partial != NULL && !so->lower.exists && !so->upper.exists &&
-		view.partial->nblocks > PARTIAL_BLOCKS)
+		view.partial->nblocks > PARTIAL_BLOCKS && may_wait)
 		set.overflow = true;	/* a rebuild costs no more */
 	else if (view.partial != NULL)
 		partial_collect(&so->keys, heap, &view, so->lower.exists ? &so->lower.probe : NULL,

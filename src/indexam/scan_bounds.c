@@ -332,6 +332,8 @@ take_equality(ScanState *so, BoundBuilder *b, int column)
 			so->empty_range = true;
 		if (fit != FIT_SAME && fit != FIT_CROSS)
 			continue;
+		if (fit == FIT_CROSS)
+			so->one_key = false;	/* it may equal two values that differ */
 		add_value(b, column, false, value, fit == FIT_CROSS ? condition : NULL);
 		condition->filter = false;
 		return true;

@@ -107,7 +107,7 @@ typedef struct ScanState
 	bool		positioned;		/* somewhere between start and end */
 	bool		bounds_valid;	/* for the current array elements */
 	bool		empty_range;
-	bool		one_key;		/* every key column has one value, which is not NULL */
+	bool		one_key;		/* every key column has one value of its type, not NULL */
 	int			nequal;			/* first columns of which the bounds' bytes hold one value */
 	bool		any_filter;
 	Snapshot	snapshot;		/* that decides what is wanted; NULL: not known */

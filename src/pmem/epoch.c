@@ -173,6 +173,12 @@ epoch_exit(void)
 	pg_atomic_write_u64(&my_slot->epoch, 0);
 }
 
+bool
+epoch_is_inside(void)
+{
+	return depth > 0;
+}
+
 void
 epoch_reset(void)
 {

@@ -33,6 +33,9 @@ extern dsa_area *arena_dsa(void);
 extern void epoch_enter(void);
 extern void epoch_exit(void);
 
+/* Is this process inside one?  Then it must not wait for epochs to pass. */
+extern bool epoch_is_inside(void);
+
 /* The epoch that begins now; call after unlinking. */
 extern uint64 epoch_advance(void);
 
