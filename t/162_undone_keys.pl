@@ -108,4 +108,44 @@ foreach my $what (sort keys %contents)
 	$node->teardown_node;
 }
 
+# Links of versions that are undone: a line that the power cut has taken holds what their places
+# had before, and may lead round and round.
+
+# The word of a link to a row (include/sofort/txn/words.h): its number, from 1, and a check
+sub link_word
+{
+	my ($row, $to_root) = @_;
+	my $l = $row + 1 | ($to_root ? 1 << 63 : 0);
+	my $product;
+	{ use integer; $product = $l * 0x9e3779b97f4a7c15; }
+	return pack('Q<', $l | ($product >> 42) << 41);
+}
+
+my %links = (
+	'the newest to the root' => [ link_word(0, 1), link_word(0) ],
+	'the older to the newest' => [ link_word(2), link_word(1) ],
+	'the older to the root, as to a version' => [ link_word(0), link_word(1) ],
+	'each to itself' => [ link_word(1), link_word(2) ]);
+foreach my $what (sort keys %links)
+{
+	my $node = SofortNode->new('links_' . ($what =~ s/\W+/_/gr));
+	$node->init(conf => [ 'autovacuum = off', "sofort.pool_size = '64MB'", 'sofort.recovery_workers = 0' ]);
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v int) USING sofort; INSERT INTO t VALUES (1, 0)');
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('BEGIN; UPDATE t SET v = 1; UPDATE t SET v = 2');
+	$node->kill9;
+	SofortNode::drop_session($session);
+	my $chain = quotemeta(link_word(2) . link_word(0, 1) . link_word(1));
+	is(overwrite($node, qr/$chain/s, sub { return link_word(2) . join('', @{ $links{$what} }) }), 1, "$what: links of a chain overwritten");
+	$node->start;
+	is($node->safe_psql('postgres', "SET statement_timeout = '60s'; SELECT * FROM t WHERE id = 1"), '1|0', "$what: the row is there");
+	is($node->safe_psql('postgres', "UPDATE t SET v = 3 RETURNING v; SELECT v FROM t WHERE id = 1"), "3\n3", "$what: it is updated");
+	$node->safe_psql('postgres', 'VACUUM t');
+	is($node->safe_psql('postgres', 'SELECT * FROM t'), '1|3', "$what: after VACUUM");
+	is($node->verify_problems, '', "$what: clean");
+	$node->kill9;
+	$node->teardown_node;
+}
+
 done_testing();

@@ -567,8 +567,9 @@ unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
 {
 	RowRef		at = *root;
 	uint64		link;
+	int			n;
 
-	for (;;)
+	for (n = 0; n < WALK_MAX; n++)
 	{
 		link = link_read_quietly(at.block, at.index);
 		if (!LINK_IS_SET(link) || (link & LINK_ROOT))
@@ -599,8 +600,6 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 	if (!walk_to_root(header, ref, &root, true))
 		return;
 	LWLockAcquire(chain_lock(store_id_of(header), root.row), LW_EXCLUSIVE);
-	if (txn_recovering)
-		chain_flush(header, &root);
 	unlink_from(header, &root, ref);
 	LWLockRelease(chain_lock(store_id_of(header), root.row));
 }

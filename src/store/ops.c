@@ -120,9 +120,9 @@ begin_is_to_undo(uint64 begin, uint32 slot, uint32 generation, CommandId from_co
 
 /*
  * Versions whose creation is about to be undone come out of their chains; durably, since
- * who frees one that is ABORTED does not look for a link to it.  (A start drains before
- * anybody can; it repeats what somebody who was killed has done, see README.md, "Killed in
- * the undo".)
+ * who frees one that is ABORTED does not look for a link to it.  (Not at a start: by the
+ * links of what is undone a power cut may have left ways that lead round and round.
+ * restore_unended() leads the root past them.)
  */
 static bool
 leave_chains(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
@@ -140,18 +140,13 @@ leave_chains(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 gen
 		if (!header_locate(header, row, &ref))
 			continue;
 		begin = word_read(&ref.words->begin);
-		if (!begin_is_to_undo(begin, slot, generation, from_command) &&
-			!(txn_recovering && WORD_TAG(begin) == WORD_TAG_ABORTED))
-			continue;
-		if (begin & BEGIN_HEAP_ONLY)
+		if (txn_word_to_undo(begin, slot, generation, from_command) && (begin & BEGIN_HEAP_ONLY))
 		{
 			chain_unlink(header, &ref);
 			left = true;
 		}
-		else
-			forget_link(&ref);
 	}
-	return left && !txn_recovering;
+	return left;
 }
 
 /* The creation of a version, which is in no chain any more, is undone. */
@@ -161,6 +156,8 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 	/* its creator alone changes a begin word in progress */
 	uint64		old = word_read(&ref->words->begin);
 
+	if ((old & BEGIN_HEAP_ONLY) == 0)
+		forget_link(ref);
 	if (word_cas(&ref->words->begin, old, WORD_ABORTED | (old & BEGIN_HEAP_ONLY)))
 		pm_flush(&ref->words->begin, sizeof(uint64));
 #ifdef USE_ASSERT_CHECKING
@@ -227,13 +224,13 @@ static bool
 undo_links(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_command)
 {
 	StoreShared *shared;
-	StoreHeader *header = find_store(entry, &shared);
+	StoreHeader *header = txn_recovering ? NULL : find_store(entry, &shared);
 
 	if (header == NULL)
 		return false;
 	if (entry->kind == TXN_ENTRY_BEGIN)
 		return leave_chains(header, entry, slot, generation, from_command);
-	return !txn_recovering && clear_successors(header, entry, slot, generation, from_command);
+	return clear_successors(header, entry, slot, generation, from_command);
 }
 
 static void
@@ -261,7 +258,12 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 		else if (!begin && txn_undo_end_word(&ref.words->end, slot, generation, from_command))
 			n++;
 		else if (txn_recovering)
+		{
+			/* see README.md, "Killed in the undo" */
+			if (begin && word_read(&ref.words->begin) == WORD_ABORTED)
+				forget_link(&ref);
 			pm_flush(ref.words, sizeof(RowWords));
+		}
 		if (!begin && txn_recovering)
 			restore_unended(header, &ref, slot, generation, from_command);
 	}
