@@ -473,6 +473,24 @@ cmp_ok($dead, '<=', 200, 'and no more places than it had rows');
 sql('VACUUM counted');
 is(sql(q{SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'counted'::regclass}), '2500|0', 'and VACUUM frees them');
 
+# ---- long values in a column that has a dictionary ----
+sql(q{CREATE TABLE documents (id int PRIMARY KEY, d text) USING sofort; ALTER TABLE documents ALTER d SET STORAGE EXTERNAL;
+	INSERT INTO documents SELECT i, '{}' FROM generate_series(1, 3000) i});
+my $encoding = q{SELECT encoding FROM sofort.columns WHERE relation = 'documents'::regclass AND column_name = 'd'};
+sql(q{UPDATE documents SET d = repeat('8192 ch.', 1024) WHERE id = 1});
+is(sql($encoding), 'dictionary', 'a column with values that repeat has a dictionary, up to 8 kB');
+foreach my $round (1 .. 4)
+{
+	sql("UPDATE documents SET d = (SELECT string_agg(md5(i::text || id || $round), '') FROM generate_series(1, 3125) i) WHERE id <= 40");
+	is(sql($encoding), 'reference', 'longer ones have it leave that') if $round == 1;
+	is(sql('SELECT count(*), sum(length(d)), count(DISTINCT d) FROM documents'), '3000|4005920|41', "documents, round $round");
+	sql(q{UPDATE documents SET d = '{}' WHERE id <= 40});
+	sql('VACUUM documents; SELECT pg_current_xact_id()') for 1 .. 3;
+}
+cmp_ok(bytes('documents'), '<', 6_000_000, 'so that VACUUM frees them, however few they are');
+is($node->verify_problems, '', 'documents: verify');
+sql('DROP TABLE documents');
+
 # ---- VACUUM takes time in proportion to the rows of a table ----
 {
 	# of the processor, in seconds

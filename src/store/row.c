@@ -189,6 +189,9 @@ encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p
 	{
 		bytes = value_bytes(column_get(store->header, store->local->column[i]), value, &len,
 							buffer);
+		/* whole there, and until there are many that no row uses */
+		if (len > STORE_DICTIONARY_VALUE_MAX)
+			return false;
 		code = dictionary_code(store->shared, plan->index[i], bytes, len, limit,
 							   store->local->reserved);
 	}

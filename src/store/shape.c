@@ -446,7 +446,7 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 
 		Assert(index != NULL);	/* it has refused a value */
 		/* still narrower than the value, and still repeating? */
-		if (wider <= 4 && (c->attlen < 0 || wider < c->attlen) &&
+		if (wider <= 4 && size <= STORE_DICTIONARY_VALUE_MAX && (c->attlen < 0 || wider < c->attlen) &&
 			!dictionary_is_crowded(store->shared, index, store->local->reserved))
 		{
 			choice->width = wider;

@@ -32,6 +32,7 @@
 #define STORE_RUN_MAX			64	/* blocks in a run */
 #define STORE_SAMPLE_ROWS		1016	/* rows of the first blocks */
 #define STORE_NARROW_WIDTH	4		/* bytes of a NARROW value */
+#define STORE_DICTIONARY_VALUE_MAX	8192	/* bytes; a column with longer ones has no dictionary */
 #define STORE_INLINE_MAX		32	/* bytes of an INLINE value with header */
 
 /* ---- locks of the tranche "sofort_store" ---- */
