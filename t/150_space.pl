@@ -277,7 +277,7 @@ stays_small('after VACUUM');
 ever_is(30000, 'after VACUUM');
 
 # the decision is in nobody's way when it is cut, wherever
-foreach my $case ([ 'store-shape-published', 1 ], [ 'store-shape-published', 5 ], [ 'store-shape-published', 8 ], [ 'store-block-published', 6 ])
+foreach my $case ([ 'store-shape-published', 1 ], [ 'store-shape-published', 4 ], [ 'store-shape-published', 5 ], [ 'store-block-published', 6 ])
 {
 	my ($point, $nth) = @$case;
 	sql(q{TRUNCATE ever; INSERT INTO ever SELECT i, 'status ' || i % 10, i % 9, md5((i % 8)::text)::uuid, repeat('long ', 20) || i % 7 FROM generate_series(1, 4000) i});
@@ -372,6 +372,56 @@ $node->start;
 sql(q{CALL twins('INSERT INTO @ SELECT i, ''filled '' || i % 20, i % 10, ''added '' || i % 300, ''set '' || i % 3 FROM generate_series(9001, 20000) i')});
 is(sql($differences), 0, 'late decisions: also after a crash');
 is($node->verify_problems, '', 'late decisions: verify');
+
+# ---- rows that do not fit hundreds of columns: a new shape, not one for each of them ----
+{
+	my $each = sub { my ($what, $n) = @_; return join(', ', map { $what =~ s/@/$_/gr } 1 .. ($n // 300)); };
+	my $values = sub { my ($what) = @_; return 'SELECT i, ' . $each->($what) . ' FROM generate_series'; };
+
+	foreach my $case (
+		[ 'NULL', 'int', 'i * @', 'NULL', '(3001, 3001)' ],
+		[ 'bigint', 'bigint', 'i * @', '(1::bigint << 40) + i * @', '(3001, 3001)' ],
+		[ 'longer text', 'text', q{left(md5((i * @)::text), 12)}, q{repeat('x', 29 + @ % 3)}, '(3001, 3001)' ],
+		[ 'more than 256 values', 'int', '(i + @) % 250', '(i + @) % 250 + (i - 3000) * 1000', '(3001, 3020)' ])
+	{
+		my ($what, $type, $old, $new, $series) = @$case;
+		sql('CREATE TABLE wide (id int PRIMARY KEY, ' . $each->("c@ $type") . ') USING sofort; CREATE TABLE wide_heap (LIKE wide) USING heap');
+		my $full;
+		foreach my $table ('wide', 'wide_heap')
+		{
+			sql("INSERT INTO $table " . $values->($old) . '(1, 3000) i');
+			$full = bytes('wide') if $table eq 'wide';
+			sql("INSERT INTO $table " . $values->($new) . "$series i");
+		}
+		my $more = bytes('wide') - $full;
+		cmp_ok($more, '<', 3_000_000, "$what in 300 columns: $more bytes more");
+		is(sql('SELECT count(*) FROM ((TABLE wide EXCEPT ALL TABLE wide_heap) UNION ALL (TABLE wide_heap EXCEPT ALL TABLE wide)) x'), 0, "$what: contents are those of heap");
+		is($node->verify_problems, '', "$what: verify");
+		sql('DROP TABLE wide, wide_heap');
+	}
+
+	# each in another row: a column that had no NULL yet
+	sql('CREATE TABLE wide (id int PRIMARY KEY, ' . $each->('c@ int') . ') USING sofort; INSERT INTO wide ' . $values->('i * @') . '(1, 3000) i');
+	my $full = bytes('wide');
+	sql(q{DO $$ BEGIN FOR k IN 1 .. 300 LOOP EXECUTE format('UPDATE wide SET c%s = NULL WHERE id = %s', k, k); COMMIT; END LOOP; END $$});
+	my $more = bytes('wide') - $full;
+	cmp_ok($more, '<', 3_000_000, "300 updates, each sets another column to NULL: $more bytes more");
+	is(sql('SELECT count(*) FROM wide WHERE num_nulls(VARIADIC ARRAY[' . $each->('c@') . ']) = 1 AND id <= 300'), 300, 'and all are NULL');
+	is($node->verify_problems, '', 'other columns: verify');
+	sql('DROP TABLE wide');
+
+	# the same of a large number, in a table that makes dozens of blocks at once
+	sql('CREATE TABLE wide (id int PRIMARY KEY, ' . $each->('c@ bigint', 20) . ') USING sofort; INSERT INTO wide SELECT i, ' . $each->('i * @', 20) . ' FROM generate_series(1, 100000) i');
+	$full = bytes('wide');
+	sql(q{DO $$ BEGIN FOR k IN 1 .. 20 LOOP EXECUTE format('UPDATE wide SET c%s = 1::bigint << 40 WHERE id = %s', k, k); COMMIT; END LOOP; END $$});
+	$more = bytes('wide') - $full;
+	cmp_ok($more, '<', 2_000_000, "20 updates, each makes another column wider: $more bytes more");
+	sql('INSERT INTO wide SELECT i, ' . $each->('(1::bigint << 40) + i', 20) . ' FROM generate_series(100001, 200000) i');
+	cmp_ok(bytes('wide') - $full, '<', 1.2 * 100000 * (20 * 8 + 16 + 4), 'and rows for the new layout have what they need');
+	is(sql('SELECT count(*), sum(c7 >> 40), sum(c20 >> 40) FROM wide'), '200000|100001|100001', 'other columns that are wider: values');
+	is($node->verify_problems, '', 'other columns that are wider: verify');
+	sql('DROP TABLE wide');
+}
 
 # ---- the first blocks are small, and lie in few of PostgreSQL's (226 rows in each, as on heap): each can go without the others ----
 foreach my $gone ([ 1, 8 ], [ 9, 24 ], [ 25, 120 ], [ 1, 248 ])

@@ -441,6 +441,26 @@ room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room
 	return Min(room, Max(rows / rows_filled(shared->header, 1), 4));
 }
 
+/*
+ * A shape that was made because something did not fit the one before it may be replaced
+ * as soon, and have one row: no more blocks at once than it has in a row before "block".
+ */
+static uint32
+room_in_shape(const StoreHeader *header, const ShapeHeader *s, uint64 block, uint32 room)
+{
+	const ShapeHeader *before = s->id > 0 ? shape_get(header, s->id - 1) : NULL;
+	uint32		n = 0;
+	RowRef		ref;
+
+	if (before == NULL || before->capacity == 0)
+		return room;
+	while (n < room && n < block &&
+		   header_locate(header, (block - n - 1) * SOFORT_BLOCK_ROWS, &ref) &&
+		   ref.block->shape == s->id)
+		n++;
+	return Max(n, 1);
+}
+
 void
 block_note_collected(StoreShared *shared, uint64 b, uint32 n)
 {
@@ -455,6 +475,7 @@ grow(StoreDesc *store)
 	const ShapeHeader *shape;
 	uint64		hole = find_hole(store);
 	uint64		b = hole != PG_UINT64_MAX ? hole : store_block_count(header);
+	uint32		room;
 	uint32		n = 1;
 
 	shape = shape_current(store);
@@ -470,10 +491,9 @@ grow(StoreDesc *store)
 		make_single(store, b, shape);
 	else
 	{
-		n = choose_run(store_block_count(header), shape->block_size,
-					   room_until_decision(store->shared, shape,
-										   room_at(header, b, hole != PG_UINT64_MAX ?
-												   store_block_count(header) : 0)));
+		room = room_at(header, b, hole != PG_UINT64_MAX ? store_block_count(header) : 0);
+		room = room_in_shape(header, shape, b, room_until_decision(store->shared, shape, room));
+		n = choose_run(store_block_count(header), shape->block_size, room);
 		make_run(store, b, n, shape);
 		store->shared->undecided_rows += rows_filled(header, n);
 		store->shared->unreviewed_rows += rows_filled(header, n);

@@ -21,7 +21,6 @@
 #include "sofort/store/store_internal.h"
 #include "sofort/txn/kept.h"
 
-#define FITS			(-1)
 #define MAX_MISFITS		8
 #define PRUNE_ONE_IN	4
 #define MEASURE_ONE_IN	256
@@ -225,12 +224,19 @@ encode_inline(StoreDesc *store, const ShapeAttr *a, int i, Datum value, char *p)
 	return true;
 }
 
+/* A column that the shape has not reads as the missing value, which must be NULL, too. */
+static inline bool
+fits_absent(const ShapePlan *plan, const ShapeAttr *attr, int i, bool isnull)
+{
+	return attr->dropped || (isnull && plan->missing_null[i]);
+}
+
 /*
- * Write the values of an EMPTY row.  FITS, or the attribute whose value the
- * shape cannot hold.  Values by reference are only noted, behind *nrefs others.
+ * Write the values of an EMPTY row; false if there is one that the shape cannot
+ * hold.  Values by reference are only noted, behind *nrefs others.
  * old: a version of the same shape that may have many of the values, or NULL.
  */
-static int
+static bool
 encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum *values,
 			  const bool *isnull, const RowRef *old, int *nrefs)
 {
@@ -249,15 +255,14 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 
 		if (attr->encoding == ENCODING_ABSENT)
 		{
-			/* it would read as the missing value, which must be NULL too */
-			if (!attr->dropped && (!isnull[i] || !plan->missing_null[i]))
-				return i;
+			if (!fits_absent(plan, attr, i, isnull[i]))
+				return false;
 			continue;
 		}
 		if (isnull[i])
 		{
 			if (a->null_mask == 0)
-				return i;
+				return false;
 			continue;
 		}
 		record[plan->null_offset + a->null_byte] &= ~a->null_mask;
@@ -272,16 +277,16 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 				break;
 			case ENCODING_NARROW:
 				if (!encode_narrow(attr, values[i], p))
-					return i;
+					return false;
 				break;
 			case ENCODING_DICTIONARY:
 				if (!(old != NULL && keep_code(plan, a, attr, old, values[i], p)) &&
 					!encode_dictionary(store, plan, i, values[i], p))
-					return i;
+					return false;
 				break;
 			case ENCODING_INLINE:
 				if (!encode_inline(store, attr, i, values[i], p))
-					return i;
+					return false;
 				break;
 			default:
 				local->ref_atts[n] = i;
@@ -290,19 +295,19 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 		}
 	}
 	*nrefs = n;
-	return FITS;
+	return true;
 }
 
 /*
- * Fill one reserved row, but for its values by reference; FITS or the attribute that
- * does not fit.  old: the version that this one replaces, or NULL.
+ * Fill one reserved row, but for its values by reference; false if it does not fit.
+ * old: the version that this one replaces, or NULL.
  */
-static int
+static bool
 fill_fields(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
 			const RowRef *old, RowRef *ref, int *nrefs)
 {
 	ShapePlan  *plan;
-	int			misfit;
+	bool		fits;
 
 	if (!store_locate(store, row, ref))
 		elog(ERROR, "sofort store " UINT64_FORMAT ": reserved row " UINT64_FORMAT " has no storage",
@@ -312,12 +317,12 @@ fill_fields(StoreDesc *store, uint64 row, const Datum *values, const bool *isnul
 	if (old != NULL && old->block->shape != ref->block->shape)
 		old = NULL;
 	epoch_enter();
-	misfit = encode_fields(store, plan, ref, values, isnull, old, nrefs);
+	fits = encode_fields(store, plan, ref, values, isnull, old, nrefs);
 	if (unlikely(pg_atomic_read_u32(&store->shared->nmarking) > 0))
 		dictionary_mark_row(store->shared, plan->shape, ref, false);
 	epoch_exit();
 	value_reset();
-	return misfit;
+	return fits;
 }
 
 /* row, rows_left: see value_store_references() */
@@ -333,31 +338,95 @@ store_references(StoreDesc *store, int nrefs, const RowRef *row, uint32 rows_lef
 	value_reset();
 }
 
-/* The first row of a reservation; FITS or the attribute that does not fit. */
-static int
+/* The first row of a reservation; false if it does not fit. */
+static bool
 fill_row(StoreDesc *store, const Reservation *r, const Datum *values, const bool *isnull,
 		 const RowRef *old, RowRef *ref)
 {
 	int			nrefs = 0;
-	int			misfit = fill_fields(store, r->row, values, isnull, old, ref, &nrefs);
 
-	if (misfit == FITS)
-		store_references(store, nrefs, ref, r->count - 1);
-	return misfit;
+	if (!fill_fields(store, r->row, values, isnull, old, ref, &nrefs))
+		return false;
+	store_references(store, nrefs, ref, r->count - 1);
+	return true;
 }
 
-/* A shape that can hold this value of attribute i. */
-static void
-widen_for(Relation rel, StoreDesc *store, uint32 shape, int i, Datum value, bool isnull)
+/* ---- rows that do not fit ---- */
+
+/* Can the shape hold this value?  A dictionary that has room gets it. */
+static bool
+value_fits(StoreDesc *store, ShapePlan *plan, int i, Datum value, bool isnull)
 {
-	Size		len = 0;
+	const ShapeAttr *attr = &plan->reader->attr[i];
+	uint64		field[STORE_INLINE_MAX / sizeof(uint64)];
+
+	if (attr->encoding == ENCODING_ABSENT)
+		return fits_absent(plan, attr, i, isnull);
+	if (isnull)
+		return plan->plan[i].null_mask != 0;
+	switch (attr->encoding)
+	{
+		case ENCODING_NARROW:
+			return encode_narrow(attr, value, (char *) field);
+		case ENCODING_DICTIONARY:
+			return encode_dictionary(store, plan, i, value, (char *) field);
+		case ENCODING_INLINE:
+			return encode_inline(store, attr, i, value, (char *) field);
+		default:
+			return true;
+	}
+}
+
+/* All values of a row that the shape cannot hold, in the order of the attributes. */
+static int
+find_misfits(StoreDesc *store, uint32 shape, const Datum *values, const bool *isnull,
+			 ShapeMisfit *misfit)
+{
+	ShapePlan  *plan = plan_get(store, shape);
 	char		buffer[sizeof(Datum)];
+	int			n = 0;
+	int			i;
+
+	epoch_enter();
+	for (i = 0; i < plan->natts; i++)
+		if (!value_fits(store, plan, i, values[i], isnull[i]))
+			misfit[n++].attno = i;
+	epoch_exit();
+	for (i = 0; i < n; i++)
+	{
+		int			att = misfit[i].attno;
+
+		misfit[i].isnull = isnull[att];
+		misfit[i].size = 0;
+		if (!isnull[att])
+			(void) value_bytes(column_get(store->header, store->local->column[att]), values[att],
+							   &misfit[i].size, buffer);
+	}
+	return n;
+}
+
+/*
+ * Make the newest shape wide enough for all values of the row, before there is a block
+ * of it: one block for each value that does not fit would take space in proportion to
+ * the square of the number of columns.
+ */
+static void
+widen_for(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull)
+{
+	ShapeMisfit *misfits;
 
 	column_ensure(rel, store);
-	if (!isnull)
-		(void) value_bytes(column_get(store->header, store->local->column[i]), value, &len,
-						   buffer);
-	shape_widen(store, shape, i, isnull, len);
+	misfits = MemoryContextAlloc(value_context(),
+								 Max(store->local->natts, 1) * sizeof(ShapeMisfit));
+	for (;;)
+	{
+		uint32		newest = pg_atomic_read_u32(&store->shared->current_shape);
+		int			n = find_misfits(store, newest, values, isnull, misfits);
+
+		if (n == 0)
+			break;
+		shape_widen(store, newest, misfits, n);
+	}
 	value_reset();
 }
 
@@ -368,7 +437,7 @@ widen_for(Relation rel, StoreDesc *store, uint32 shape, int i, Datum value, bool
  */
 static Reservation *
 fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
-			   RowRef *ref, int misfit)
+			   RowRef *ref)
 {
 	struct StoreLocal *local = store->local;
 
@@ -383,10 +452,9 @@ fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *
 		uint32		newest = pg_atomic_read_u32(&store->shared->current_shape);
 
 		if (ref->block->shape == newest)
-			widen_for(rel, store, newest, misfit, values[misfit], isnull[misfit]);
+			widen_for(rel, store, values, isnull);
 		space_reserve_other(rel, store);
-		misfit = fill_row(store, &local->other, values, isnull, NULL, ref);
-		if (misfit == FITS)
+		if (fill_row(store, &local->other, values, isnull, NULL, ref))
 			return &local->other;
 	}
 }
@@ -404,26 +472,24 @@ place_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 		  const RowRef *old, RowRef *ref)
 {
 	struct StoreLocal *local = store->local;
-	int			misfit;
 
 	store->local->new_storage = store_goes_with_subxact(rel);
 	if (unlikely(store_block_count(store->header) == 0))
 		tid_note_row(rel, store, values, isnull);
 	if (old != NULL && store->header->tid_fill != 0 && space_reserve_near(rel, store, old->row))
 	{
-		if (fill_row(store, &local->near, values, isnull, old, ref) == FITS)
+		if (fill_row(store, &local->near, values, isnull, old, ref))
 			return &local->near;
 		space_give(store->shared, local->near.row, 1);
 		local->near.count = 0;
 	}
 	space_reserve(rel, store, 1);
-	misfit = fill_row(store, &local->main, values, isnull, old, ref);
-	if (likely(misfit == FITS))
+	if (likely(fill_row(store, &local->main, values, isnull, old, ref)))
 	{
 		local->main.misfits = 0;
 		return &local->main;
 	}
-	return fill_other_row(rel, store, values, isnull, ref, misfit);
+	return fill_other_row(rel, store, values, isnull, ref);
 }
 
 /* The begin word with the check of the row's fields, which are complete. */
@@ -559,8 +625,8 @@ insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n,
 		txn_log(store->id, TXN_ENTRY_BEGIN, r->row, r->count);
 	for (i = 0; i < n; i++)
 	{
-		if (fill_fields(store, first + i, values[i], isnull[i], NULL, &waiting.row[waiting.n],
-						&waiting.nrefs) != FITS)
+		if (!fill_fields(store, first + i, values[i], isnull[i], NULL, &waiting.row[waiting.n],
+						 &waiting.nrefs))
 			break;
 		if (i == 0)
 			start = waiting.row[0];

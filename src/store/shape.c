@@ -471,34 +471,70 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 }
 
 /*
- * A NULL or a value of attribute attno (0-based; size: bytes without header, if
- * a varlena) did not fit shape "seen".  No lock held.  If somebody else made a
- * new shape meanwhile, the caller tries that one.
+ * A row has a NULL in a column that had none before, and the next may have it in another
+ * one: so all get their bit, but those that cannot be NULL, and those of minipages.
+ * Who reads a minipage need not touch the record, where the bit lies.
+ */
+static void
+allow_nulls(const struct StoreLocal *local, ColumnChoice *choice)
+{
+	int			i;
+
+	for (i = 0; i < local->natts; i++)
+	{
+		if (local->column[i] < 0)
+			continue;
+		/* choices are in the order of the attributes */
+		Assert(choice->column == local->column[i]);
+		if (!choice->minipage && !TupleDescAttr(local->tupdesc, i)->attnotnull)
+			choice->nullable = true;
+		choice++;
+	}
+}
+
+static void
+widen_choices(StoreDesc *store, const ShapeHeader *like, ColumnChoice *choices, int n,
+			  const ShapeMisfit *misfit, int nmisfits)
+{
+	bool		nulls = false;
+	int			k = 0;
+	int			i;
+
+	for (i = 0; i < nmisfits; i++)
+	{
+		int32		column = store->local->column[misfit[i].attno];
+
+		while (k < n && choices[k].column != column)
+			k++;
+		/* what the shape has not is in the choices now, and takes all values */
+		if (k == n || shape_column(like, column) == NULL)
+			continue;
+		if (misfit[i].isnull)
+			nulls = choices[k].nullable = true;
+		else
+			widen_choice(store, &choices[k], misfit[i].size);
+	}
+	if (nulls)
+		allow_nulls(store->local, choices);
+}
+
+/*
+ * NULLs and values of a row did not fit shape "seen"; ordered by attribute.  No lock
+ * held.  If somebody else made a new shape meanwhile, the caller tries that one.
  */
 void
-shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size)
+shape_widen(StoreDesc *store, uint32 seen, const ShapeMisfit *misfit, int nmisfits)
 {
 	int			n;
-	int			k;
 	ShapeHeader *like;
 	ColumnChoice *choices;
-	bool		absent;
 
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	if (pg_atomic_read_u32(&store->shared->current_shape) == seen)
 	{
 		like = shape_get(store->header, seen);
-		absent = shape_column(like, store->local->column[attno]) == NULL;
 		choices = shape_choices(store, like, &n);
-		for (k = 0; k < n; k++)
-		{
-			if (choices[k].column != store->local->column[attno] || absent)
-				continue;
-			if (isnull)
-				choices[k].nullable = true;
-			else
-				widen_choice(store, &choices[k], size);
-		}
+		widen_choices(store, like, choices, n, misfit, nmisfits);
 		shape_publish(store, choices, n, like->capacity != 0);
 		pfree(choices);
 	}

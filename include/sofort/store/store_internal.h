@@ -518,6 +518,14 @@ typedef struct ColumnChoice
 	PMPtr		dictionary;
 } ColumnChoice;
 
+/* A value of a row that does not fit a shape */
+typedef struct ShapeMisfit
+{
+	int			attno;			/* 0-based */
+	bool		isnull;
+	Size		size;			/* bytes, of a varlena without its header */
+} ShapeMisfit;
+
 /* Why there was no room in the pool: for pm_raise_full() */
 typedef struct NoRoom
 {
@@ -529,7 +537,7 @@ extern ColumnChoice choice_initial(const ColumnHeader *c, int32 typmod);
 extern bool shape_try_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final,
 							  NoRoom *why);
 extern void shape_make_initial(StoreDesc *store);
-extern void shape_widen(StoreDesc *store, uint32 seen, int attno, bool isnull, Size size);
+extern void shape_widen(StoreDesc *store, uint32 seen, const ShapeMisfit *misfit, int nmisfits);
 extern uint32 shape_null_bytes(const ShapeHeader *s);
 extern void shape_decide(StoreDesc *store, Bitmapset *indexed);
 extern bool shape_is_undecided(const ShapeHeader *s);
