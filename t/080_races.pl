@@ -248,6 +248,64 @@ nobody_locks('taken back meanwhile');
 say_to($holder, 'ROLLBACK');
 is($node->verify_problems, '', 'verify');
 
+# ---- Who waits for a row goes on when the subtransaction that has it is rolled back, however deep
+# that is: SAVEPOINT again and again, without RELEASE, goes one level down each time. A level within
+# must not let him go on, one of the levels around must not keep him. ----
+sub waits
+{
+	my ($pid, $what) = @_;
+	ok($node->wait_until("SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted"), $what);
+	return;
+}
+sub goes_on
+{
+	my ($session, $pid, $result, $what) = @_;
+	my $done = ok($node->wait_until("SELECT state <> 'active' FROM pg_stat_activity WHERE pid = $pid"), $what);
+	# (else the answer would never come)
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") if !$done;
+	is(answer($session), $result, "$what: result");
+	return $done;
+}
+sub down
+{
+	my ($session, $levels) = @_;
+	return say_to($session, join('; ', ('SAVEPOINT a') x $levels));
+}
+$node->safe_psql('postgres', 'CREATE TABLE deep (id int PRIMARY KEY, v int) USING sofort; INSERT INTO deep SELECT i, 0 FROM generate_series(1, 3) i');
+my ($top, $waiter) = map { session_on($node) } 1, 2;
+chomp(my $waiter_pid = say_to($waiter, 'SELECT pg_backend_pid()'));
+DEPTH: foreach my $depth (63, 64, 65, 100, 128, 1000)
+{
+	foreach my $claim ('UPDATE deep SET v = 1 WHERE id = 1', 'SELECT FROM deep WHERE id = 1 FOR UPDATE')
+	{
+		my $what = "$depth levels, $claim";
+		say_to($top, 'BEGIN; UPDATE deep SET v = 1 WHERE id = 2');
+		down($top, $depth);
+		is(say_to($top, $claim), '', $what);
+		down($top, 1);
+		say_to($top, 'UPDATE deep SET v = 1 WHERE id = 3');
+		send_to($waiter, 'UPDATE deep SET v = v + 10 WHERE id = 1 RETURNING v');
+		waits($waiter_pid, "$what: another one waits");
+		say_to($top, 'ROLLBACK TO a; RELEASE a');
+		waits($waiter_pid, "$what: also when a level within is gone");
+		say_to($top, 'ROLLBACK TO a');
+		goes_on($waiter, $waiter_pid, "10\n", "$what: he goes on") or last DEPTH;
+		# what was released belongs to a level around, and is gone with that
+		say_to($top, 'UPDATE deep SET v = v + 1 WHERE id = 1; RELEASE a; RELEASE a; SELECT FROM deep WHERE id = 3 FOR UPDATE');
+		send_to($waiter, 'UPDATE deep SET v = v + 10 WHERE id = 1 RETURNING v');
+		waits($waiter_pid, "$what: released, he waits");
+		say_to($top, 'ROLLBACK TO a');
+		goes_on($waiter, $waiter_pid, "20\n", "$what: released, he goes on") or last DEPTH;
+		send_to($waiter, 'UPDATE deep SET v = v + 10 WHERE id = 2 RETURNING v');
+		waits($waiter_pid, "$what: he waits for the top");
+		say_to($top, 'ROLLBACK');
+		goes_on($waiter, $waiter_pid, "10\n", "$what: until that ends") or last DEPTH;
+		$node->safe_psql('postgres', 'UPDATE deep SET v = 0');
+	}
+}
+say_to($_, 'ROLLBACK') foreach ($top, $waiter);
+is($node->verify_problems, '', 'verify');
+
 # ---- A row has been moved to another partition by a transaction that has committed and not stamped
 # its rows yet: whoever follows the row must not take it for deleted. ----
 $node->safe_psql(

@@ -17,8 +17,10 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
+#include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
@@ -152,6 +154,53 @@ mirror_end_change(TxnBackend *b)
 	} while (0)
 
 /*
+ * Where an open subtransaction stands; the top transaction is level 0.  NULL if
+ * its memory has been given back, which only readers meet, who then begin again.
+ */
+static TxnSub *
+mirror_level(const TxnBackend *b, uint32 level)
+{
+	TxnSub	   *chunk;
+	int			n;
+
+	if (level < TXN_MIRROR_SUBS)
+		return unconstify(TxnSub *, &b->subs[level]);
+	n = pg_leftmost_one_pos32(level / TXN_MIRROR_SUBS);
+	chunk = __atomic_load_n(&b->deeper[n], __ATOMIC_RELAXED);
+	return chunk == NULL ? NULL : &chunk[level - ((uint32) TXN_MIRROR_SUBS << n)];
+}
+
+/*
+ * In MIRROR_READ: the xid of the innermost level that the number does not precede.
+ * The owner may give the memory back meanwhile: the arena stays mapped, and what
+ * was read there does not count, because "version" has changed before.
+ */
+static TransactionId
+mirror_find(const TxnBackend *b, bool by_command, uint32 number)
+{
+	TransactionId xid = InvalidTransactionId;
+	uint32		low = 0;
+	uint32		high = __atomic_load_n(&b->nsubs, __ATOMIC_RELAXED);
+
+	while (low < high)
+	{
+		uint32		middle = low + (high - low) / 2;
+		const TxnSub *s = mirror_level(b, middle);
+
+		if (s == NULL)
+			return InvalidTransactionId;
+		if (number >= (by_command ? s->first : s->sub))
+		{
+			xid = s->xid;
+			low = middle + 1;
+		}
+		else
+			high = middle;
+	}
+	return xid;
+}
+
+/*
  * The xid whose end a waiter should wait for: that of the innermost
  * subtransaction still open that wrote the word (number = command id) or took
  * the lock (number = subtransaction); ids of committed subtransactions lead to
@@ -169,20 +218,8 @@ txn_waitable_xid(uint32 slot, uint32 generation, bool by_command, uint32 number)
 	b = &TxnBackends[*(volatile uint32 *) &TxnSlots[slot].owner];
 	MIRROR_READ(b,
 				{
-					xid = (TransactionId) fxid;
-					if (b->slot == slot)
-					{
-						int			i = (int) Min(b->nsubs, TXN_MIRROR_SUBS);
-
-						while (--i >= 0)
-						{
-							if (number >= (by_command ? b->subs[i].first : b->subs[i].sub))
-							{
-								xid = b->subs[i].xid;
-								break;
-							}
-						}
-					}
+					xid = b->slot == slot ? mirror_find(b, by_command, number) :
+						(TransactionId) fxid;
 				});
 
 	/* the stack may have belonged to the slot's next transaction */
@@ -250,7 +287,6 @@ add_frame(SubTransactionId sub, CommandId first, bool exact)
 	f->first_arrival = My.backend != NULL ? *(volatile uint64 *) &My.backend->arrivals : 0;
 	f->first = first;
 	f->exact = exact;
-	f->mirrored = false;
 }
 
 /*
@@ -293,48 +329,74 @@ txn_pop_frame(SubTransactionId sub)
 	My.ready_sub = InvalidSubTransactionId;
 	while (My.nframes > 1 && my_frame()->sub >= sub)
 		My.nframes--;
-	if (!My.have_slot || b->nsubs == 0 || b->subs[b->nsubs - 1].sub < sub)
+	if (!My.have_slot || b->nsubs <= (uint32) My.nframes)
 		return;
 	mirror_begin_change(b);
-	while (b->nsubs > 0 && b->subs[b->nsubs - 1].sub >= sub)
-		b->nsubs--;
+	b->nsubs = (uint32) My.nframes;
 	mirror_end_change(b);
+}
+
+/* Memory for so many levels.  What there is stays until the transaction ends. */
+static void
+mirror_reserve(TxnBackend *b, uint32 levels)
+{
+	for (int n = 0; levels > (uint64) TXN_MIRROR_SUBS << n; n++)
+	{
+		TxnSub	   *chunk;
+
+		if (b->deeper[n] != NULL)
+			continue;
+		chunk = arena_alloc(sizeof(TxnSub) * ((Size) TXN_MIRROR_SUBS << n), 0);
+		__atomic_store_n(&b->deeper[n], chunk, __ATOMIC_RELAXED);
+	}
+}
+
+/* No level is valid any more, and whoever still reads one has to begin again. */
+static void
+mirror_give_back(TxnBackend *b)
+{
+	for (int n = 0; n < TXN_MIRROR_CHUNKS && b->deeper[n] != NULL; n++)
+	{
+		TxnSub	   *chunk = b->deeper[n];
+
+		__atomic_store_n(&b->deeper[n], NULL, __ATOMIC_RELAXED);
+		arena_free(chunk);
+	}
+}
+
+/* Is the current subtransaction in the mirror? */
+static bool
+frames_mirrored(void)
+{
+	return My.nframes > 0 && My.backend->nsubs == (uint32) My.nframes;
 }
 
 /*
  * Tell the other backends the xids of the open subtransactions, outermost
- * first; assigns one to the current.  Past TXN_MIRROR_SUBS levels the innermost
- * that fits stands for those below it.
+ * first; assigns one to the current.  Whatever may fail comes before anybody
+ * looks at the new levels.
  */
 static void
 mirror_frames(void)
 {
 	TxnBackend *b = My.backend;
 	TransactionId xid = GetCurrentTransactionId();
-	TxnSub		subs[TXN_MIRROR_SUBS];
-	int			from = My.nframes;
-	int			i;
+	uint32		i;
 
-	while (from > 0 && !My.frames[from - 1].mirrored)
-		from--;
-	for (i = My.nframes - 1; i >= from; i--)
+	mirror_reserve(b, (uint32) My.nframes);
+	for (i = (uint32) My.nframes; i-- > b->nsubs;)
 	{
-		if (i < TXN_MIRROR_SUBS)
-		{
-			subs[i].sub = My.frames[i].sub;
-			subs[i].first = My.frames[i].first;
-			subs[i].xid = xid;
-		}
-		if (i > from)
+		TxnSub	   *s = mirror_level(b, i);
+
+		s->sub = My.frames[i].sub;
+		s->first = My.frames[i].first;
+		s->xid = xid;
+		if (i > b->nsubs)
 			xid = SubTransGetParent(xid);
 	}
 	mirror_begin_change(b);
-	for (i = from; i < Min(My.nframes, TXN_MIRROR_SUBS); i++)
-		b->subs[i] = subs[i];
-	b->nsubs = Min(My.nframes, TXN_MIRROR_SUBS);
+	b->nsubs = (uint32) My.nframes;
 	mirror_end_change(b);
-	for (i = from; i < My.nframes; i++)
-		My.frames[i].mirrored = true;
 }
 
 /* ------------------------------------------------------------------------
@@ -496,7 +558,7 @@ txn_join(SubTransactionId sub)
 {
 	if (likely(My.ready_sub == sub))
 		return;
-	if (My.have_slot && My.nframes > 0 && my_frame()->mirrored && My.stage == STAGE_OPEN)
+	if (My.have_slot && frames_mirrored() && My.stage == STAGE_OPEN)
 		return;
 	check_may_write();
 	if (My.nframes == 0)
@@ -504,7 +566,7 @@ txn_join(SubTransactionId sub)
 	(void) GetCurrentTransactionId();
 	if (!My.have_slot)
 		take_slot();
-	if (!my_frame()->mirrored)
+	if (!frames_mirrored())
 		mirror_frames();
 }
 
@@ -702,6 +764,7 @@ txn_mirror_leave(TxnBackend *b)
 	b->spec_token = 0;
 	b->nentries = 0;
 	mirror_end_change(b);
+	mirror_give_back(b);
 }
 
 /* Forget the transaction, after everything that names it is done with. */

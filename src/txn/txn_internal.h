@@ -84,7 +84,8 @@ entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row,
 
 #define TXN_MAX_SLOTS		(1 << WORD_SLOT_BITS)
 #define TXN_RING			16	/* slots per backend, at most */
-#define TXN_MIRROR_SUBS		64
+#define TXN_MIRROR_SUBS		64	/* levels that need no memory beside TxnBackend */
+#define TXN_MIRROR_CHUNKS	25	/* for as many levels as an int counts */
 #define TXN_NO_SLOT			PG_UINT32_MAX
 #define TXN_LOCK_PARTITIONS 128
 #define TXN_LAZY_ROWS		1024	/* a write set that names more is released at once */
@@ -117,7 +118,10 @@ typedef struct TxnSlot
 								 * the TCB were zeroed */
 } TxnSlot;
 
-/* Words of command "first" or later were written by this subtransaction. */
+/*
+ * Words of command "first" or later were written by this subtransaction.  Neither
+ * "sub" nor "first" of a level is lower than those of the levels around it.
+ */
 typedef struct TxnSub
 {
 	SubTransactionId sub;
@@ -135,7 +139,7 @@ typedef struct TxnBackend
 {
 	uint32		version;		/* odd while the fields below change */
 	uint32		slot;			/* of the open transaction, or TXN_NO_SLOT */
-	uint32		nsubs;
+	uint32		nsubs;			/* levels below that are valid, outermost first */
 	uint32		spec_token;		/* 0 = none */
 	StoreId		spec_store;
 	uint64		spec_row;
@@ -147,6 +151,9 @@ typedef struct TxnBackend
 								 * arrive first */
 	struct RowLock *cursor;		/* the next one that locktable_release() looks at */
 	uint64		arrivals;		/* entries that ever came to "owned" */
+	TxnSub	   *deeper[TXN_MIRROR_CHUNKS];	/* in the arena; element n has the
+											 * levels from TXN_MIRROR_SUBS << n on,
+											 * as many as come before them */
 	TxnSub		subs[TXN_MIRROR_SUBS];
 } TxnBackend;
 
@@ -288,7 +295,6 @@ typedef struct TxnFrame
 	CommandId	first;			/* words of it have this command id or more */
 	bool		exact;			/* words of its parents may have it, too: log
 								 * single rows only */
-	bool		mirrored;		/* TxnBackend.subs knows it */
 } TxnFrame;
 
 typedef enum TxnStage
