@@ -203,7 +203,7 @@ mul_size(Size a, Size b)
 /* ---- locks ---- */
 
 #define EXCLUSIVE	0x1000000u
-#define MOST_HELD	16
+#define MOST_HELD	200			/* as the server's */
 
 static LWLock *held[MOST_HELD];
 static int	nheld = 0;
