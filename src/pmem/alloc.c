@@ -32,6 +32,8 @@ static uint64 ahead_intents = 0;
 static bool settled_since_drain = false;
 static bool callbacks_registered = false;
 
+#define INTENT_BIT(i)	(UINT64CONST(1) << (i))
+
 StaticAssertDecl(PM_INTENTS_PER_BACKEND <= 64, "open_intents has 64 bits");
 
 static void free_targets(AllocIntent **intent, int n);
@@ -173,10 +175,10 @@ take_intents(PmReservation *r, int n)
 		elog(ERROR, "sofort: more than %d allocations are open", PM_INTENTS_PER_BACKEND);
 	for (int i = 0; taken < n; i++)
 	{
-		if ((open_intents & (UINT64CONST(1) << i)) == 0)
+		if ((open_intents & INTENT_BIT(i)) == 0)
 		{
 			r[taken++].intent = i;
-			open_intents |= UINT64CONST(1) << i;
+			open_intents |= INTENT_BIT(i);
 		}
 	}
 }
@@ -246,7 +248,7 @@ cancel_intents(const PmReservation *r, int n)
 	}
 	free_targets(intent, n);
 	for (i = 0; i < n; i++)
-		open_intents &= ~(UINT64CONST(1) << r[i].intent);
+		open_intents &= ~INTENT_BIT(r[i].intent);
 }
 
 /*
@@ -315,7 +317,7 @@ pm_try_reserve_ahead(PmReservation *r, const PmRequest *request, int now, int n,
 	for (int i = now; i < n && rc == 0; i++)
 	{
 		Assert(request[i].size <= PM_SLAB_MAX && request[i].nlinks == 1);
-		ahead_intents |= UINT64CONST(1) << r[i].intent;
+		ahead_intents |= INTENT_BIT(r[i].intent);
 	}
 	return rc;
 }
@@ -341,10 +343,10 @@ pm_take_ahead(PmReservation *r, const PmRequest *request, int flags)
 	{
 		const AllocIntent *intent = &mine->intent[i];
 
-		if ((ahead_intents & (UINT64CONST(1) << i)) == 0 || intent->link != pm_ptr(request->link) ||
+		if ((ahead_intents & INTENT_BIT(i)) == 0 || intent->link != pm_ptr(request->link) ||
 			intent->size != size)
 			continue;
-		ahead_intents &= ~(UINT64CONST(1) << i);
+		ahead_intents &= ~INTENT_BIT(i);
 		r->intent = i;
 		r->target = intent->target;
 		r->size = size;
@@ -367,7 +369,7 @@ pm_give_up_ahead(void)
 	HOLD_INTERRUPTS();
 	mine = my_intents(false);
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
-		if (ahead_intents & (UINT64CONST(1) << i))
+		if (ahead_intents & INTENT_BIT(i))
 			intent[n++] = &mine->intent[i];
 	free_targets(intent, n);
 	open_intents &= ~ahead_intents;
@@ -398,7 +400,7 @@ forget_intents(const PmReservation *r, int n)
 	for (i = 0; i < n; i++)
 	{
 		pm_store8(&mine->intent[r[i].intent].target, PM_NULL);
-		open_intents &= ~(UINT64CONST(1) << r[i].intent);
+		open_intents &= ~INTENT_BIT(r[i].intent);
 	}
 	pm_drain();
 	SOFORT_STOP("pmem-forgotten");
@@ -438,7 +440,7 @@ pm_link_batch(const PmReservation *r, const PmRequest *request, int n)
 		Assert(r[i].intent < 0 || intent_of(&r[i])->target == r[i].target);
 		pm_store8(request[i].link, r[i].target);
 		if (r[i].intent >= 0)
-			linked_intents |= UINT64CONST(1) << r[i].intent;
+			linked_intents |= INTENT_BIT(r[i].intent);
 	}
 	SOFORT_STOP("pmem-linked");
 }
@@ -460,7 +462,7 @@ settle_linked(bool drained)
 	SOFORT_STOP("pmem-settling");
 	mine = my_intents(false);
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
-		if (linked_intents & (UINT64CONST(1) << i))
+		if (linked_intents & INTENT_BIT(i))
 			pm_store8(&mine->intent[i].target, PM_NULL);
 	open_intents &= ~linked_intents;
 	linked_intents = 0;
@@ -579,7 +581,7 @@ settle_what_is_freed(PMPtr *link, PMPtr target, uint64 size)
 		return;
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 	{
-		if ((linked_intents & (UINT64CONST(1) << i)) != 0 &&
+		if ((linked_intents & INTENT_BIT(i)) != 0 &&
 			(mine->intent[i].link == pm_ptr(link) || points_into(mine->intent[i].link, target, size)))
 		{
 			settle_linked(false);
@@ -739,7 +741,7 @@ pm_release_reservations(void)
 	{
 		AllocIntent *intent = &mine->intent[i];
 
-		if ((open_intents & (UINT64CONST(1) << i)) == 0 || intent->target == PM_NULL)
+		if ((open_intents & INTENT_BIT(i)) == 0 || intent->target == PM_NULL)
 			continue;
 		if (link_holds_target(intent))
 		{
