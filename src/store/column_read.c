@@ -236,17 +236,22 @@ static inline bool
 root_is_wanted(StoreDesc *store, const RowRef *ref, uint64 horizon, uint64 before)
 {
 	uint64		begin = word_read(&ref->words->begin);
+	bool		wanted = true;
 	RowRef		newest;
 
 	if (!begin_is_of_version(begin) || (begin & BEGIN_HEAP_ONLY) != 0 ||
 		!is_below(&ref->words->begin, begin, before))
 		return false;
-	if (likely(!ended_before(ref->words, horizon)))
-		return true;
-	/* a dead root with a chain is dead when its newest version is */
-	if (!store_chain_newest(store, ref, &newest) || newest.row == ref->row)
-		return LINK_IS_SET(link_read(ref->block, ref->index));
-	return !ended_before(newest.words, horizon);
+	if (unlikely(ended_before(ref->words, horizon)))
+	{
+		/* a dead root with a chain is dead when its newest version is */
+		if (!store_chain_newest(store, ref, &newest) || newest.row == ref->row)
+			wanted = LINK_IS_SET(link_read(ref->block, ref->index));
+		else
+			wanted = !ended_before(newest.words, horizon);
+	}
+	/* if it was freed meanwhile its entries are gone, and nobody would remove another one */
+	return wanted && begin_is_of_version(word_read(&ref->words->begin));
 }
 
 int
