@@ -213,7 +213,7 @@ if ($long)
 else
 {
 	leave_out($_, 20, 'txn/visibility.h:txn_stamp_word:flush:1', 'pmem/alloc.c:free_segment:drain:1',
-		'pmem/alloc.c:carry_out:flush:1', 'pmem/alloc.c:pm_link_batch:flush:1')
+		'pmem/alloc.c:carry_out:flush:1')
 	  foreach grep { $_->{name} eq 'tables' } @scripts;
 }
 my %kills = choose_kills(grep { $long || $_->{name} eq 'corners' } @scripts);

@@ -40,6 +40,7 @@ my @moments = (
 	[ 'flushes', 'ascending: there', 'ascending: and goes on', 'indexam/tree_split.c:store_n:drain:1' ],
 	[ 'flushes', 'merged: its place', 'merged: its place', 'indexam/tree_split.c:pool_absorb_leaf:flush:2',
 		'indexam/tree_split.c:pool_absorb_leaf:drain:2' ],
+	[ 'flushes', 'copied: more', 'copied: more', 'pmem/alloc.c:pm_link_batch:flush:1' ],
 	[ 'flushes', 'counted: used', 'counted: others again', 'store/workload.c:workload_save:drain:1' ],
 	[ 'flushes', 'undone drop: under', 'undone drop: it', 'txn/write_set.c:txn_undo:flush:1' ],
 	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:zero_entries:flush:1', 'txn/tcb.c:zero_entries:drain:1' ],

@@ -42,7 +42,7 @@ sub are_built
 
 foreach my $case (
 	[ 'store-created', 2, 0 ], [ 'store-clone-blocks', 1, 0 ], [ 'store-clone-blocks', 10, 0 ],
-	[ 'pmem-published', 500, 0 ], [ 'prepare-durable', 1, 0 ], [ 'commit-before-stamp', 1, 1 ], [ 'commit-stamped', 1, 1 ])
+	[ 'pmem-published', 100, 0 ], [ 'prepare-durable', 1, 0 ], [ 'commit-before-stamp', 1, 1 ], [ 'commit-stamped', 1, 1 ])
 {
 	my ($point, $nth, $whole) = @$case;
 	my $what = "killed at $point ($nth)";

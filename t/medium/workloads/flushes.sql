@@ -627,5 +627,7 @@ COMMIT PREPARED 'resolved';
 INSERT INTO q VALUES (469, 1, 'others');
 -- step resolved: others
 INSERT INTO q VALUES (470, 1, 'others');
+-- step copied: more values than there are intents
+COPY val FROM PROGRAM 'awk "BEGIN { for (i = 2000; i < 2250; i++) printf \"%d,a value of its own for row number %d\n\", i, i * 7919 }"' (FORMAT csv);
 -- step last
 INSERT INTO q VALUES (999, 1, 'last');
