@@ -447,7 +447,7 @@ sql('DROP TABLE twice; DROP TABLESPACE elsewhere');
 
 sql(q{CREATE TABLE told (id int PRIMARY KEY, r int) USING sofort; INSERT INTO told SELECT i, i FROM generate_series(1, 100000) i;
 	CREATE FUNCTION asking_cmp(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
-		PERFORM id FROM told ORDER BY id LIMIT 1; RETURN btint4cmp($1, $2); END $$;
+		PERFORM id FROM public.told ORDER BY id LIMIT 1; RETURN btint4cmp($1, $2); END $$;
 	CREATE OPERATOR CLASS asking_ops FOR TYPE int4 USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
 		FUNCTION 1 asking_cmp(int4, int4);
 	CREATE TABLE asks (a int) USING sofort; INSERT INTO asks SELECT generate_series(1, 20);
@@ -457,7 +457,7 @@ is(sql("SET statement_timeout = '60s'; SELECT count(*) FROM asks WHERE a = 5"), 
 is(status('told_pkey'), 'partial', 'which is not complete');
 is(sql("SET statement_timeout = '60s'; INSERT INTO asks VALUES (5); SELECT count(*) FROM asks WHERE a = 5"), '2', 'nor does it for who inserts');
 sql(q{CREATE OR REPLACE FUNCTION asking_cmp(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
-	PERFORM sofort_test.rebuild('told_pkey', 0); RETURN btint4cmp($1, $2); END $$});
+	PERFORM sofort_test.rebuild('public.told_pkey', 0); RETURN btint4cmp($1, $2); END $$});
 like($node->error_of("SET statement_timeout = '60s'; SELECT count(*) FROM asks WHERE a = 5"),
 	qr/^55000: index "told_pkey" is needed while it is being rebuilt/, 'who needs it as a whole is refused there');
 sql("SELECT sofort_test.rebuild('told_pkey', 0)");
