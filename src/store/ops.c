@@ -224,8 +224,9 @@ static bool
 undo_links(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_command)
 {
 	StoreShared *shared;
-	StoreHeader *header = txn_recovering ? NULL : find_store(entry, &shared);
+	StoreHeader *header = find_store(entry, &shared);
 
+	Assert(!txn_recovering);
 	if (header == NULL)
 		return false;
 	if (entry->kind == TXN_ENTRY_BEGIN)

@@ -208,17 +208,12 @@ kept_undo_unfinished(uint32 slot)
 	TcbChunk  **chunks = tcb_chunks(tcb, &nchunks);
 	uint64		end = TCB_INLINE_ENTRIES + (uint64) nchunks * TCB_CHUNK_ENTRIES;
 	uint64		n;
-	TxnEntry	e;
-	bool		links = false;
 
+	Assert(txn_recovering);
 	for (n = end; n-- > b->entries;)
 	{
-		if (tcb_valid_entry(entry_at(tcb, chunks, nchunks, n), k->generation, &e))
-			links |= txn_undo_links(&e, slot, k->generation, (CommandId) b->command);
-	}
-	txn_links_undone(links);
-	for (n = end; n-- > b->entries;)
-	{
+		TxnEntry	e;
+
 		if (tcb_valid_entry(entry_at(tcb, chunks, nchunks, n), k->generation, &e))
 			txn_undo_entry(&e, slot, k->generation, (CommandId) b->command);
 	}

@@ -151,9 +151,12 @@ tcb_finish_committed(Tcb *tcb, uint32 slot)
 void
 tcb_finish_aborted(Tcb *tcb, uint32 slot)
 {
-	links_undone = false;
-	tcb_walk(tcb, slot, true, abort_links);
-	txn_links_undone(links_undone);
+	if (!txn_recovering)
+	{
+		links_undone = false;
+		tcb_walk(tcb, slot, true, abort_links);
+		txn_links_undone(links_undone);
+	}
 	tcb_walk(tcb, slot, true, abort_entry);
 	TxnOps->end_of_other();
 }

@@ -100,8 +100,8 @@ typedef struct TxnStoreOps
 	 * commit: the word becomes the stamp of fxid, flags kept (END_LOCKERS
 	 * too).
 	 *
-	 * abort: undo_links() of all entries comes first, then undo_rows() of all, in
-	 * reverse order.  BEGIN: the versions come out of their chains; then ABORTED.
+	 * abort: undo_links() of all entries comes first (not at a start, where
+	 * undo_rows() does without), then undo_rows() of all, in reverse order.  BEGIN: the versions come out of their chains; then ABORTED.
 	 * END: the successor words are cleared; then EMPTY, or LOCKERS if END_LOCKERS
 	 * is set.  undo_links() says whether all of that must be durable in between.
 	 *
