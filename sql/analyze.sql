@@ -62,3 +62,29 @@ RESET default_statistics_target;
 DROP VIEW a_stats;
 DROP TABLE a_heap, a_sofort;
 DROP FUNCTION first_letter;
+-- a table is as large for the planner as heap's, also with columns that are mostly NULL, and NULL alone
+CREATE FUNCTION scan_cost(query text) RETURNS numeric LANGUAGE plpgsql AS $$
+DECLARE line text; BEGIN
+	FOR line IN EXECUTE 'EXPLAIN ' || query LOOP RETURN substring(line FROM '\.\.([0-9.]+)'); END LOOP;
+END $$;
+DO $$
+DECLARE
+	columns text;
+	kind record;
+	factor numeric;
+BEGIN
+	FOR kind IN VALUES ('all', 'NULL'), ('mostly', 'CASE WHEN (i + c) % 20 = 0 THEN repeat(''x'', 40) END'), ('half', 'CASE WHEN i % 2 = 0 THEN repeat(''x'', 10) END'), ('none', '''value''') LOOP
+		FOREACH columns IN ARRAY ARRAY['1', '30', '100'] LOOP
+			EXECUTE (SELECT format('CREATE TABLE a_nulls_heap (id int, %s) USING heap', string_agg(format('c%s text', c), ', ')) FROM generate_series(1, columns::int) c);
+			EXECUTE (SELECT format('INSERT INTO a_nulls_heap SELECT i, %s FROM generate_series(1, 4000) i', string_agg(regexp_replace(kind.column2, '\mc\M', c::text), ', ')) FROM generate_series(1, columns::int) c);
+			CREATE TABLE a_nulls_sofort USING sofort AS TABLE a_nulls_heap;
+			ANALYZE a_nulls_heap, a_nulls_sofort;
+			factor := scan_cost('TABLE a_nulls_sofort') / scan_cost('TABLE a_nulls_heap');
+			IF factor NOT BETWEEN 0.9 AND 1.1 THEN
+				RAISE WARNING '% columns, % of them NULL: % times as much as heap', columns, kind.column1, factor;
+			END IF;
+			DROP TABLE a_nulls_heap, a_nulls_sofort;
+		END LOOP;
+	END LOOP;
+END $$;
+DROP FUNCTION scan_cost;

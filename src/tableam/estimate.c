@@ -10,16 +10,17 @@
 #include <math.h>
 
 #include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
 #include "optimizer/plancat.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/bufpage.h"
+#include "utils/syscache.h"
 
 /*
  * The planner's cost model, and what people know about it, is calibrated on
  * heap pages.  So a table is as large as the heap that would hold its rows.
  */
 #define HEAP_PAGE_BYTES			((int32) (BLCKSZ - SizeOfPageHeaderData))
-#define HEAP_HEADER_BYTES		((int32) MAXALIGN(SizeofHeapTupleHeader))
 #define LINE_POINTER_BYTES		((int32) sizeof(ItemIdData))
 #define HEAP_ROW_BYTES_MAX		(BLCKSZ / 4)	/* what is wider is toasted */
 
@@ -80,6 +81,51 @@ statistics_stand(Relation rel, StoreDesc *store)
 	return rel->rd_rel->reltuples > 0 && (relpages == 0 || relpages == store_tid_blocks(store));
 }
 
+/* The fraction of a column's values that are NULL; 0 if it was never analyzed. */
+static float4
+null_fraction(Relation rel, AttrNumber attnum)
+{
+	HeapTuple	statistics = SearchSysCache3(STATRELATTINH,
+											 ObjectIdGetDatum(RelationGetRelid(rel)),
+											 Int16GetDatum(attnum), BoolGetDatum(false));
+	float4		fraction;
+
+	if (!HeapTupleIsValid(statistics))
+		return 0;
+	fraction = ((Form_pg_statistic) GETSTRUCT(statistics))->stanullfrac;
+	ReleaseSysCache(statistics);
+	return fraction;
+}
+
+/*
+ * Bytes of a row on heap, header included.  The average width of a column is that
+ * of its values that are not NULL; NULLs take a bitmap in place of it.
+ */
+static int32
+heap_row_bytes(Relation rel, int32 *attr_widths)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	int32	   *widths = attr_widths ? attr_widths : palloc0((desc->natts + 1) * sizeof(int32));
+	double		width = get_rel_data_width(rel, widths);
+	int			header = SizeofHeapTupleHeader;
+	bool		nulls = false;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		float4		fraction;
+
+		if (att->attisdropped || att->attnotnull)
+			continue;
+		fraction = null_fraction(rel, att->attnum);
+		width -= fraction * widths[att->attnum];
+		nulls |= fraction > 0;
+	}
+	if (nulls)
+		header += BITMAPLEN(desc->natts);
+	return Min((int32) width + (int32) MAXALIGN(header), HEAP_ROW_BYTES_MAX);
+}
+
 /*
  * Rows: those of pg_class, or those that the store has counted, which are the
  * committed ones.  Where many row ids are not accounted for (rows of open
@@ -92,8 +138,7 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 {
 	StoreDesc  *store = store_open(rel);
 	BlockNumber nblocks = store_nblocks(store);
-	int32		width = Min(get_rel_data_width(rel, attr_widths) + HEAP_HEADER_BYTES,
-							HEAP_ROW_BYTES_MAX);
+	int32		width = heap_row_bytes(rel, attr_widths);
 	uint64		live;
 	uint64		dead;
 	double		rows;

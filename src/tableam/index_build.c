@@ -318,10 +318,14 @@ build_root(BuildState *build, const RowRef *root)
 	RowRef		found;
 
 	if (build->snapshot == SnapshotAny)
+	{
+		pgstat_count_heap_getnext(build->rel);
 		build_chain(build, root);
+	}
 	else if (store_chain_fetch(build->rel, build->store, root->row, build->snapshot,
 							   &found, NULL))
 	{
+		pgstat_count_heap_getnext(build->rel);
 		build->reltuples += 1;
 		feed(build, root->row, &found, true);
 	}
@@ -481,6 +485,7 @@ validate_block(BuildState *build, BlockNumber block, EntryCursor *cursor,
 		if (!store_chain_fetch(build->rel, build->store, root.row, build->snapshot, &found,
 							   NULL))
 			continue;
+		pgstat_count_heap_getnext(build->rel);
 		state->htups += 1;
 		row_to_tid(build->store, root.row, &tid);
 		if (cursor_contains(cursor, &tid) || !form_entry(build, &found))
@@ -504,6 +509,7 @@ tableam_index_validate_scan(Relation rel, Relation index, IndexInfo *info, Snaps
 
 	build_begin(&build, rel, index, info);
 	build.snapshot = snapshot;
+	pgstat_count_heap_scan(rel);
 	nblocks = store_tid_blocks(build.store);
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, nblocks);
 	for (BlockNumber block = 0; block < nblocks; block++)
