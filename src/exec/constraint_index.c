@@ -178,7 +178,8 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 
 	/* LIKE ... INCLUDING INDEXES clones the access method of the original */
 	if (generated && stmt->transformed &&
-		(t.am != exec_table_am_oid() || (stmt->unique && t.is_partition) ||
+		(t.am != exec_table_am_oid() ||
+		 (stmt->unique && (t.is_partition || t.relkind == RELKIND_PARTITIONED_TABLE)) ||
 		 (stmt->isconstraint && sofort_default_index == EXEC_DEFAULT_INDEX_BTREE)))
 	{
 		stmt->accessMethod = pstrdup(DEFAULT_INDEX_TYPE);

@@ -101,3 +101,12 @@ REFRESH MATERIALIZED VIEW mv WITH NO DATA;
 SELECT count(*) FROM mv;
 REFRESH MATERIALIZED VIEW mv;
 SELECT count(*) FROM mv;
+-- LIKE, into a partitioned table that names an access method for its partitions (17)
+CREATE TABLE like_source (a int PRIMARY KEY, b text, c int) USING :am1;
+CREATE UNIQUE INDEX like_unique ON like_source (a, c);
+CREATE INDEX like_plain ON like_source (c);
+CREATE TABLE like_parent (LIKE like_source INCLUDING ALL) PARTITION BY RANGE (a) USING :am1;
+CREATE TABLE like_part PARTITION OF like_parent FOR VALUES FROM (1) TO (100);
+INSERT INTO like_parent VALUES (1, 'x', 2) ON CONFLICT (a) DO NOTHING;
+INSERT INTO like_parent VALUES (1, 'y', 2) ON CONFLICT (a) DO UPDATE SET b = 'again';
+SELECT * FROM like_parent;
