@@ -66,6 +66,10 @@ WHERE relnamespace = 'reg_unlogged'::regnamespace AND f.size IS NOT NULL ORDER B
 -- an index that is kept in the pool stands in the way of each way to become unlogged
 CREATE TABLE placed (i int PRIMARY KEY WITH (placement = pmem), n int UNIQUE WITH (placement = hybrid)) USING sofort;
 INSERT INTO placed SELECT i, i FROM generate_series(1, 100) i;
+-- (LIKE leaves the placement out)
+CREATE UNLOGGED TABLE placed_like (LIKE placed INCLUDING ALL) USING sofort;
+SELECT index, placement, status FROM sofort.indexes WHERE relation = 'placed_like'::regclass ORDER BY index::text COLLATE "C";
+DROP TABLE placed_like;
 \set VERBOSITY terse
 ALTER TABLE placed SET UNLOGGED;
 ALTER TABLE placed SET UNLOGGED, ALTER n TYPE bigint;

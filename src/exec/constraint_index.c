@@ -109,6 +109,18 @@ options_fit_sofort(List *options)
 }
 
 static List *
+without_placement(List *options)
+{
+	List	   *kept = NIL;
+	ListCell   *lc;
+
+	foreach(lc, options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "placement") != 0)
+			kept = lappend(kept, lfirst(lc));
+	return kept;
+}
+
+static List *
 options_for_btree(List *options)
 {
 	List	   *kept = NIL;
@@ -186,6 +198,9 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 		stmt->options = options_for_btree(stmt->options);
 		return;
 	}
+	/* ... and its placement, which an index of an unlogged table cannot have */
+	if (generated && stmt->transformed && t.persistence != RELPERSISTENCE_PERMANENT)
+		stmt->options = without_placement(stmt->options);
 	if (stmt->unique && t.relkind == RELKIND_PARTITIONED_TABLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
