@@ -162,6 +162,45 @@ sql(q{CREATE TABLE r (id int PRIMARY KEY, v int) USING sofort; CREATE INDEX r_v 
 	clean('resumed while a rebuild was held');
 	SofortNode::drop_session($_) foreach $r, $rebuilder;
 
+	# one that is complete does not lose its tree again while those of another table are waited for
+	# (which would lock nothing but the index): its new tree would miss the transaction's rows
+	mkdir $node->basedir . '/elsewhere';
+	sql("CREATE TABLESPACE elsewhere LOCATION '" . $node->basedir . "/elsewhere'");
+	sql('CREATE TABLE r2 (id int PRIMARY KEY) USING sofort; INSERT INTO r2 SELECT generate_series(1, 5000)');
+	$k = kept();
+	say_to($k, 'INSERT INTO r SELECT i, i FROM generate_series(60001, 60100) i; INSERT INTO r2 SELECT generate_series(60001, 60100)');
+	crash($k);
+	$node->arm('resume-indexes', 'wait', 2);
+	$r = session();
+	send_to($r, "BEGIN; SELECT statements FROM sofort.resume_transaction('$k->{token}')");
+	ok($node->wait_at('resume-indexes'), 'indexes of one table are complete, those of the other are not');
+	my @complete = split /\n/, sql(q{SELECT index FROM sofort.indexes WHERE relation IN ('r'::regclass, 'r2'::regclass) AND status = 'ready'});
+	cmp_ok(@complete, '>', 0, 'some are complete');
+	like($node->error_of("SET lock_timeout = '100ms'; ALTER INDEX $_ SET TABLESPACE elsewhere"), qr/^55P03/, "$_ stays as it is") foreach @complete;
+	# (what looks them up)
+	sql('SET enable_seqscan = off; SELECT (SELECT count(*) FROM r WHERE id = 1), (SELECT count(*) FROM r WHERE v = 1), (SELECT count(*) FROM r2 WHERE id = 1)');
+	$node->disarm('resume-indexes');
+	is(answer($r), "2\n", 'resumed');
+	say_to($r, 'COMMIT');
+	is(sql('SET enable_seqscan = off; SELECT (SELECT count(*) FROM r WHERE id > 60000), (SELECT count(*) FROM r WHERE v > 60000), (SELECT count(*) FROM r2 WHERE id > 60000)'), '100|100|100', 'by the indexes');
+	clean('resumed while an index was to be moved');
+	SofortNode::drop_session($r);
+	sql('DROP TABLE r2; DELETE FROM r WHERE id > 60000');
+
+	# nor is somebody waited for who has an index to himself, and may wait for the transaction
+	$k = kept();
+	say_to($k, 'UPDATE r SET v = v WHERE id = 50000');
+	crash($k);
+	my $mover = session();
+	say_to($mover, 'BEGIN; ALTER INDEX r_v SET TABLESPACE elsewhere');
+	send_to($mover, 'UPDATE r SET v = v WHERE id = 50000');
+	ok(waiting_for_xid(1), 'somebody has an index to himself, and waits for the transaction');
+	like($node->error_of("SET statement_timeout = '5s'; BEGIN; SELECT sofort.resume_transaction('$k->{token}')"), qr/^55P03.*"r_v"/, 'who resumes it does not wait for him');
+	$node->safe_psql('postgres', "SELECT sofort.abort_transaction('$k->{token}')");
+	answer($mover);
+	say_to($mover, 'ROLLBACK');
+	SofortNode::drop_session($mover);
+
 	# it does not expire meanwhile; one for which nobody asks does, in the same round or a later one
 	$k = kept();
 	say_to($k, 'DELETE FROM r WHERE id = 50000');

@@ -39,6 +39,7 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -543,6 +544,10 @@ sofort_index_rebuild(Oid index_oid, int max_segments)
 	return result;
 }
 
+/*
+ * The locks stay: ALTER INDEX SET TABLESPACE, which takes the tree away, locks nothing but
+ * the index.  Nobody is waited for, who may wait for the rows of the transaction.
+ */
 void
 indexam_complete(Oid heap_oid)
 {
@@ -552,12 +557,19 @@ indexam_complete(Oid heap_oid)
 
 	foreach(lc, oids)
 	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		Oid			oid = lfirst_oid(lc);
+		Relation	index;
 		IndexKeys	keys;
 
+		if (!ConditionalLockRelationOid(oid, AccessShareLock))
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(oid)),
+					 errhint("The transaction still waits to be resumed: try again.")));
+		index = index_open(oid, NoLock);
 		if (am_is_ours(index) && index->rd_index->indislive && index->rd_index->indisready)
 			index_attach(&keys, index);
-		index_close(index, AccessShareLock);
+		index_close(index, NoLock);
 	}
 	list_free(oids);
 	table_close(heap, NoLock);
