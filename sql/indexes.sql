@@ -274,6 +274,14 @@ RESET enable_bitmapscan; SET enable_indexscan = off; SET enable_indexonlyscan = 
 SELECT count(*) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(1, 20000))) AND b = ANY (ARRAY(SELECT generate_series(1, 20000)));
 SELECT clock_timestamp() - :'began' < interval '10 s' AS at_once;
 RESET statement_timeout; RESET enable_seqscan; RESET enable_indexscan; RESET enable_indexonlyscan;
+-- several conditions on one column: one of them gives the ranges
+SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = '20s';
+SELECT count(*), min(b) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(-100000, 0))) AND a = ANY (ARRAY(SELECT generate_series(0, 100000)));
+SELECT count(*), min(b) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(-100000, 0))) AND a = 0 AND b = ANY (ARRAY(SELECT generate_series(-100000, -1000))) AND b = ANY (ARRAY(SELECT generate_series(-1500, 100000)));
+SELECT count(*) FROM s_combinations WHERE a = ANY ('{0,1,2}') AND a IS NULL;
+RESET enable_bitmapscan; SET enable_indexscan = off; SET enable_indexonlyscan = off;
+SELECT count(*), min(b) FROM s_combinations WHERE a = 0 AND a = ANY (ARRAY(SELECT generate_series(-100000, 0))) AND a = ANY (ARRAY(SELECT generate_series(0, 100000)));
+RESET statement_timeout; RESET enable_seqscan; RESET enable_indexscan; RESET enable_indexonlyscan;
 DROP TABLE s_combinations;
 -- building an index anew looks for the trees of its earlier files, not at those of all other indexes; they go
 CREATE TABLE s_others (a int) USING sofort;

@@ -106,6 +106,22 @@ follows_equality(ScanState *so, int number)
 	return next >= so->conditions[number].column;
 }
 
+/*
+ * Has another condition one value for the column, or one after the other?  Ranges for
+ * each element would be ranges for each pair, or the same one again and again.
+ */
+static bool
+has_other_equality(ScanState *so, int number)
+{
+	int			i;
+
+	for (i = 0; i < so->nconditions; i++)
+		if (i != number && so->conditions[i].column == so->conditions[number].column &&
+			is_equality(so, &so->conditions[i]))
+			return true;
+	return false;
+}
+
 static void
 set_members(ScanState *so, ScanCondition *condition, Datum *elements, int n, Oid type,
 			bool reverse)
@@ -164,7 +180,7 @@ prepare_array(ScanState *so, int number)
 		return true;
 	}
 	n = (int) qunique_arg(elements, kept, sizeof(Datum), compare_elements, &order);
-	if (!follows_equality(so, number))
+	if (!follows_equality(so, number) || has_other_equality(so, number))
 	{
 		set_members(so, condition, elements, n, declared, order.reverse);
 		return true;
@@ -220,9 +236,11 @@ scan_set_keys(IndexScanDesc scan, ScanState *so)
 		if ((key->sk_flags & SK_ISNULL) &&
 			!(key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL)))
 			so->never = true;	/* operators of an index are strict */
-		else if ((key->sk_flags & SK_SEARCHARRAY) && !set_array_key(so, i))
-			so->never = true;
 	}
+	for (i = 0; i < so->nconditions; i++)
+		if ((so->key_copies[i].sk_flags & SK_SEARCHARRAY) &&
+			!(so->key_copies[i].sk_flags & SK_ISNULL) && !set_array_key(so, i))
+			so->never = true;
 }
 
 /* ---- array elements ---- */
