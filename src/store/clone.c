@@ -52,11 +52,15 @@ copies_add(Copies *c, PMPtr from, Size size, PMPtr *to)
 		copies_publish(c);
 }
 
-/* With its checksum */
+/* With its checksum.  (One that is longer than what it lies in would be copied from elsewhere.) */
 static Size
-value_size(int16 attlen, const void *value)
+value_size(int16 attlen, PMPtr p)
 {
-	return value_length(attlen, value) + STORE_VALUE_CRC;
+	Size		size = value_length(attlen, pm_deref(p)) + STORE_VALUE_CRC;
+
+	if (size > pm_allocated_size(p))
+		pm_damaged("a value is longer than its allocation");
+	return size;
 }
 
 /* The same codes; one whose value VACUUM has freed is free in the copy, too. */
@@ -92,7 +96,7 @@ clone_values(StoreHeader *target, DictionaryHeader *d, const DictionaryHeader *f
 		{
 			PMPtr		value = *(const PMPtr *) old;
 
-			copies_add(&copies, value, value_size(from->attlen, pm_deref(value)), element);
+			copies_add(&copies, value, value_size(from->attlen, value), element);
 		}
 	}
 	copies_publish(&copies);
@@ -246,7 +250,7 @@ clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const Shape
 		CHECK_FOR_INTERRUPTS();
 		if (WORD_TAG(words->begin) == WORD_TAG_STAMP && !is_null(words, shape, c) &&
 			value != PM_NULL)
-			copies_add(copies, value, value_size(attlen, pm_deref(value)),
+			copies_add(copies, value, value_size(attlen, value),
 					   reference_field(to, c, row));
 	}
 }
@@ -298,22 +302,46 @@ renew_checks(BlockHeader *block, const ShapeHeader *shape)
 	pfree(plan);
 }
 
+/* What describes n blocks is believed below: where their rows lie, and how many there are. */
+static void
+check_blocks(const StoreHeader *source, uint64 first, uint32 n, Size head, Size block_size)
+{
+	const char *from = pm_deref(*block_entry(source, first));
+	uint32		shape = ((const BlockHeader *) from)->shape;
+	PMPtr		start = pm_ptr(from - head);
+
+	if (n == 0 || n > STORE_RUN_MAX || pm_allocation_start(start) != start ||
+		pm_allocated_size(start) < head + n * block_size)
+		pm_damaged("a run of blocks is longer than its allocation");
+	for (uint32 i = 0; i < n; i++)
+	{
+		const BlockHeader *b = (const BlockHeader *) (from + i * block_size);
+
+		if (block_problem(source, b, first + i) != NULL || b->shape != shape)
+			pm_damaged("the header of a block is damaged");
+	}
+}
+
 /* Blocks that were allocated together, from this one on; returns how many. */
 static uint32
 clone_blocks(StoreHeader *target, const StoreHeader *source, uint64 first)
 {
 	BlockHeader *from = pm_deref(*block_entry(source, first));
-	const ShapeHeader *shape = pm_deref(*(PMPtr *) pm_vector_get(&target->shapes, from->shape));
-	uint32		n = block_run_length(source, first);
+	uint32		n = block_run_length(source, first);	/* (looks at the header) */
+	const ShapeHeader *shape = shape_get(target, from->shape);
 	bool		single = first < STORE_SINGLE_BLOCKS;
 	Size		head = single ? 0 : sizeof(RunHeader);
-	Size		block_size = !single || shape->capacity != 0 ? shape->block_size :
-		shape->record_offset + (Size) from->capacity * shape->record_stride;
+	Size		block_size;
 	PMPtr		values[STORE_RUN_MAX];
 	PmReservation r;
 	BlockHeader *to;
 	uint32		i;
 
+	if (shape == NULL)
+		pm_damaged("the header of a block is damaged");
+	block_size = !single || shape->capacity != 0 ? shape->block_size :
+		shape->record_offset + (Size) from->capacity * shape->record_stride;
+	check_blocks(source, first, n, head, block_size);
 	pm_vector_reserve(&target->blocks, first + n - 1, store_id_of(target), STORE_METADATA);
 	pm_reserve(&r, store_id_of(target), head + n * block_size, block_entry(target, first), n,
 			   single ? PM_RESERVE_SHARED_SLAB : 0);
@@ -379,6 +407,23 @@ is_table_of(void *arg, const StoreNode *node)
 		locator_db(&node->key) == *(Oid *) arg;
 }
 
+/* As when it is opened: a copy would have new checksums, and the damage would not be seen any more. */
+static void
+check_source(const StoreNode *node)
+{
+	char		problem[128];
+
+	if (node->damage != NULL)
+		strlcpy(problem, node->damage, sizeof(problem));
+	else if (!store_metadata_problem(node->header, problem, sizeof(problem)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("a sofort table of the source database is damaged"),
+			 errdetail("It has OID %u: %s.", node->rel_oid, problem),
+			 errhint("Restore it from a backup, or read what is readable with sofort.salvage(), and drop it.")));
+}
+
 /* The write set names the copy before it exists. */
 static void
 clone_for(const StoreHeader *source, const RelFileLocator *key)
@@ -412,6 +457,7 @@ store_clone_database(Oid from_db, Oid to_db)
 		/* its relation's file is not copied either; what has one is not dropped meanwhile */
 		if (store_file_is_gone(key))
 			continue;
+		check_source(&list[i]);
 		/* (in the default tablespace, which is not named, or in the same one) */
 		locator_db(&key) = to_db;
 		clone_for(list[i].header, &key);
