@@ -128,6 +128,14 @@ tree_create(int key_len, bool has_tuples)
 
 /* ---- tuples ---- */
 
+/* (Of nothing but zeros the check is right, too.) */
+static bool
+tuple_is_whole(const TreeTuple *tuple)
+{
+	return tuple->size >= sizeof(IndexTupleData) && tuple->check == tree_tuple_check(tuple) &&
+		IndexTupleSize(&tuple->tuple) == tuple->size;
+}
+
 TreeTuple *
 tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context)
 {
@@ -139,7 +147,7 @@ tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context)
 		return NULL;
 	/* whoever gets the copy believes the lengths in it */
 	if (tree_in_pool(tree) &&
-		(tuple->size > INDEX_SIZE_MASK || tuple->check != tree_tuple_check(tuple)))
+		(tuple->size > INDEX_SIZE_MASK || !tuple_is_whole(tuple)))
 		tree_damaged("the tuple of an entry is damaged");
 	size = offsetof(TreeTuple, tuple) + tuple->size;
 	copy = MemoryContextAlloc(context, size);
@@ -188,7 +196,7 @@ pool_tuple_problem(const Tree *tree, const uint8 *entry)
 		return "the tuple of an entry is not allocated";
 	left -= (ref & PM_OFFSET_MASK) - (pm_allocation_start(ref) & PM_OFFSET_MASK);
 	if (left < sizeof(TreeTuple) || left - offsetof(TreeTuple, tuple) < tuple->size ||
-		tuple->check != tree_tuple_check(tuple))
+		!tuple_is_whole(tuple))
 		return "the tuple of an entry is damaged";
 	return NULL;
 }
