@@ -77,6 +77,20 @@ sql('CREATE DATABASE copy TEMPLATE source');
 is(sql(q{SELECT count(*), sum(a), sum(b) FROM t}, 'copy'), sql(q{SELECT count(*), sum(a), sum(b) FROM t}, 'source'), 'without damage it is');
 is(sql(q{SELECT * FROM sofort.verify('t')}, 'copy'), '', 'and the copy is sound');
 
+# ---- what is damaged in rows is damaged in the copy ----
+
+foreach my $class ('row', 'stamp')
+{
+	my $verify = q{SELECT * FROM sofort.verify('t')};
+	flip($places{$class}[100], 2);
+	my $damage = sql($verify, 'source');
+	isnt($damage, '', "$class: seen in the source");
+	sql("CREATE DATABASE copy_$class TEMPLATE source");
+	is(sql($verify, "copy_$class"), $damage, "$class: and in the copy");
+	flip($places{$class}[100], 2);
+	is(sql($verify, 'source'), '', "$class: as it was");
+}
+
 $node->stop;
 $node->teardown_node;
 done_testing();

@@ -211,10 +211,10 @@ adapt_block(StoreHeader *target, BlockHeader *block, const ShapeHeader *shape)
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("source database is being used by an open transaction"),
 					 errdetail("It has changed sofort tables.")));
-		if (WORD_TAG(words->end) == WORD_TAG_STAMP)
-			words->end = word_seal(words->end & ~END_LOCKERS);
-		else
+		if (WORD_TAG(words->end) != WORD_TAG_STAMP)
 			words->end = WORD_EMPTY;
+		else if (word_problem(words->end, false) == NULL)
+			words->end = word_seal(words->end & ~END_LOCKERS);
 		for (k = 0; k < shape->ncolumns; k++)
 		{
 			if (shape->columns[k].encoding == ENCODING_REFERENCE)
@@ -279,25 +279,29 @@ clone_references(StoreHeader *target, const StoreHeader *source, BlockHeader *to
 }
 
 /*
- * References of the copy differ, so do the checks of its rows.  Durable with the
- * commit, before which nobody knows the store.
+ * References of the copy differ, so do the checks of its rows: by as much as the
+ * fields do, so that a check that was wrong stays wrong.  Durable with the commit,
+ * before which nobody knows the store.
  */
 static void
-renew_checks(BlockHeader *block, const ShapeHeader *shape)
+renew_checks(BlockHeader *to, BlockHeader *from, const ShapeHeader *shape)
 {
 	ShapePlan  *plan = row_check_plan(shape);
-	RowRef		ref = {.block = block};
+	RowRef		copy = {.block = to};
+	RowRef		original = {.block = from};
 
-	for (ref.index = 0; ref.index < block->capacity; ref.index++)
+	for (uint32 row = 0; row < to->capacity; row++)
 	{
 		uint64		begin;
 
-		ref.words = row_words(block, shape, ref.index);
-		begin = ref.words->begin & ~BEGIN_CHECK_MASK;
-		if (WORD_TAG(begin) != WORD_TAG_STAMP)
-			continue;
-		pm_store8(&ref.words->begin,
-				  word_seal(begin | row_check(plan, &ref) << BEGIN_CHECK_SHIFT));
+		copy.index = original.index = row;
+		copy.words = row_words(to, shape, row);
+		original.words = row_words(from, shape, row);
+		begin = copy.words->begin;
+		if (WORD_TAG(begin) == WORD_TAG_STAMP && word_problem(begin, true) == NULL)
+			pm_store8(&copy.words->begin,
+					  word_seal(begin ^ (row_check(plan, &copy) ^ row_check(plan, &original))
+								<< BEGIN_CHECK_SHIFT));
 	}
 	pfree(plan);
 }
@@ -367,9 +371,10 @@ clone_blocks(StoreHeader *target, const StoreHeader *source, uint64 first)
 	{
 		BlockHeader *b = (BlockHeader *) ((char *) to + i * block_size);
 
-		clone_references(target, source, b, (BlockHeader *) ((char *) from + i * block_size),
-						 shape);
-		renew_checks(b, shape);
+		BlockHeader *original = (BlockHeader *) ((char *) from + i * block_size);
+
+		clone_references(target, source, b, original, shape);
+		renew_checks(b, original, shape);
 	}
 	return n;
 }
