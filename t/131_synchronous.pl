@@ -116,6 +116,18 @@ sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type =
 is(finish($s), "77\n", 'until the launcher is terminated');
 $node->disarm('rebuild-block');
 
+# ---- a database that recovery has to leave ----
+
+start_held('left');
+$s = session_on($node, undef, 'other');
+send_to($s, "SET enable_seqscan = off; SELECT id FROM c WHERE id = 1");
+ok($node->wait_until($waiting), 'one waits');
+like($node->error_of('DROP DATABASE other'), qr/^55006/, 'it cannot be dropped, but no worker comes to it for a while');
+ok($node->wait_until($waiting =~ s/= 1/= 0/r), 'so nobody waits for one');
+is(answer($s), "1\n", 'and gets an answer');
+$s->{run}->finish;
+$node->disarm('rebuild-block');
+
 # ---- who waits may hold what recovery needs ----
 
 start_held('locks');
@@ -262,6 +274,22 @@ is("$first @later[1, 2]", '10 10 20', 'no launcher: answers are given');
 cmp_ok($later[0], '>', 0, 'no launcher: the first one waits for it');
 is($later[3], $later[0], 'no launcher: it does not wait again');
 is($alone->safe_psql('postgres', "SET enable_seqscan = off; SELECT v FROM b WHERE id = 1; $closed"), "20\n$later[0]", 'no launcher: nor does another session');
+
+# With a place for one worker of two, who needs an index waits for that one.
+$alone->safe_psql('postgres', 'INSERT INTO b SELECT i, 20 * i FROM generate_series(2, 5000) i');
+$alone->append_conf('postgresql.conf', "sofort.recovery_workers = 0\nmax_logical_replication_workers = 0\nmax_worker_processes = 3");
+$alone->restart;
+$alone->arm('rebuild-block', 'wait');
+$alone->arm('gate-closed', 'error', 1_000_000);
+$alone->append_conf('postgresql.conf', 'sofort.recovery_workers = 2');
+$alone->safe_psql('postgres', 'SELECT pg_reload_conf()');
+ok($alone->wait_at('rebuild-block'), 'a place for one worker: it stands still');
+my $one = session_on($alone);
+send_to($one, "SET enable_seqscan = off; SELECT v FROM b WHERE id = 3; SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'");
+ok($alone->wait_until("SELECT sofort_test.passages('gate-closed') > 0"), 'who needs an index waits at the gate for the one that there is');
+$alone->disarm('rebuild-block');
+is(answer($one), "60\n0\n", 'and goes on when all indexes are there');
+$one->{run}->finish;
 $alone->stop;
 $alone->teardown_node;
 done_testing();

@@ -245,6 +245,19 @@ clear_slot(RecoverySlot *slot)
 	slot->again = AGAIN_NEVER;
 }
 
+/* (those for functions do nothing that anybody waits for at the gate) */
+static bool
+has_worker(const LauncherDatabase *db)
+{
+	bool		has = false;
+
+	LWLockAcquire(&Recovery->lock, LW_SHARED);
+	for (int i = 0; i < RECOVERY_SLOTS; i++)
+		has |= Recovery->slots[i].db_oid == db->db_oid && !Recovery->slots[i].functions;
+	LWLockRelease(&Recovery->lock);
+	return has;
+}
+
 static bool
 start_worker(int slot, LauncherDatabase *db, bool functions)
 {
@@ -281,7 +294,8 @@ start_worker(int slot, LauncherDatabase *db, bool functions)
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 		Recovery->slots[slot].db_oid = InvalidOid;
 		LWLockRelease(&Recovery->lock);
-		db->failed = true;
+		/* (a worker that is there goes on without this one) */
+		db->failed |= !has_worker(db);
 		db->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MILLISECONDS);
 	}
 	return started;
@@ -499,6 +513,7 @@ tell_awaited(void)
 		LauncherDatabase *db = lfirst(lc);
 
 		if (!db->done && !db->failed && !db->indexes_done &&
+			!recovery_must_stay_away(db->db_oid) &&
 			sofort_recovery_mode == RECOVERY_SYNCHRONOUS && sofort_recovery_workers > 0)
 			awaited[n++] = db->db_oid;
 	}
