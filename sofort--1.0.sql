@@ -195,7 +195,7 @@ COMMENT ON COLUMN pool.used_bytes IS 'bytes allocated in the pool, in units of 6
 COMMENT ON COLUMN pool.slab_bytes IS 'of used_bytes, cut into smaller pieces';
 COMMENT ON COLUMN pool.file_bytes IS 'bytes taken from the file system';
 COMMENT ON COLUMN pool.dram_total IS 'size of the DRAM arena (sofort.dram_size)';
-COMMENT ON COLUMN pool.dram_used IS 'bytes in use in the DRAM arena';
+COMMENT ON COLUMN pool.dram_used IS 'bytes of the DRAM arena used since the start: what is freed is used again, and stays counted';
 COMMENT ON COLUMN pool.stores IS 'tables, of all databases, that the pool holds';
 COMMENT ON COLUMN pool.recovery_workers_running IS 'background workers that rebuild indexes now';
 COMMENT ON COLUMN pool.indexes_rebuilt IS 'indexes that background workers have rebuilt since the start';

@@ -1,5 +1,6 @@
-# PostgreSQL's own regression and isolation tests with sofort as the default
-# access method (bash, sourced by check; runs inside a tree, see tree.sh).
+# PostgreSQL's own tests (regression, isolation, PL/pgSQL and contrib modules) with
+# sofort as the default access method (bash, sourced by check; runs inside a tree,
+# see tree.sh).
 #
 # Names of access methods are made the same on both sides, as are runs of blanks and
 # hyphens (tables are as wide as the longest name); then every test must
@@ -52,26 +53,33 @@ END
 	sed -i '/^test:.* publication /a test: drop_publications' "$dir/parallel_schedule"
 }
 
-# names of the tests in a schedule
-schedule() { awk '$1 == "test:" { for (i = 2; i <= NF; i++) print $i }' "$1"; }
+# names of the tests among the arguments of a suite: of its schedule, and by themselves
+tests_of()
+{
+	local argument
+	for argument; do
+		case "$argument" in
+			--schedule=*) awk '$1 == "test:" { for (i = 2; i <= NF; i++) print $i }' "${argument#*=}" ;;
+			-*) ;;
+			*) printf '%s\n' "$argument" ;;
+		esac
+	done
+}
 
-# run_suite KIND PROGRAM [OPTION ...]
+# run_suite KIND PROGRAM ARGUMENT ...: of the tests in $W/suite/KIND
 run_suite()
 {
-	local kind=$1 program=$2 out=$W/log/suite-$1 extension=--load-extension=sofort schedule
+	local kind=$1 program=$2 out=$W/log/suite-$1 extension=--load-extension=sofort
 	shift 2
 	say "== suite $kind of PostgreSQL $("$PGBIN/postgres" -V | awk '{ print $3 }')"
 	[ "$am" = heap ] && extension=
 	mkdir -p "$out"
 	suite_conf "$kind" >"$W/suite/$kind.conf"
-	schedule=$W/suite/$kind/parallel_schedule
-	[ "$kind" = regress ] || schedule=$W/suite/$kind/isolation_schedule
 	(cd "$W/suite/$kind" && PGOPTIONS='' "$program" --bindir="$PGBIN" --inputdir="$W/suite/$kind" --outputdir="$out" \
 		--dlpath="$W/suite/lib" --temp-instance="$W/suite/$kind-instance" --temp-config="$W/suite/$kind.conf" \
-		--no-locale --encoding=UTF8 --schedule="$schedule" $extension "$@") >"$out/summary" 2>&1
+		--no-locale --encoding=UTF8 $extension "$@") >"$out/summary" 2>&1
 	grep -E 'TRAP:|PANIC:|terminated by signal' "$out/log/postmaster.log" >"$out/crashes"
-	schedule "$schedule" >"$out/tests"
-	[ $kind = regress ] || printf '%s\n' prepared-transactions prepared-transactions-cic >>"$out/tests"
+	tests_of "$@" >"$out/tests"
 	while read -r status name detail; do
 		case "$status" in
 			ok) pass ;;
@@ -87,6 +95,30 @@ run_suite()
 	rm -rf "$W/suite/$kind-instance"
 }
 
+# The words of a variable of a module's Makefile, without those of other variables
+module_variable()
+{
+	sed -e ':join' -e '/\\$/{N;s/\\\n//;bjoin' -e '}' "$1/Makefile" | sed -n "s/^$2[ \t]*=//p" | head -n 1 |
+		sed 's/[$][^ \t]*//g'
+}
+
+# run_modules DIRECTORY ...: those that are installed here, and have tests
+run_modules()
+{
+	local dir module tests options extension=$("$SYSBIN/pg_config" --sharedir)/extension
+	for dir; do
+		[ -e "$dir/Makefile" ] || continue
+		module=$(basename "$dir")
+		[ "$module" = src ] && module=plpgsql
+		tests=$(module_variable "$dir" REGRESS)
+		options=$(module_variable "$dir" REGRESS_OPTS)
+		case "$options" in *--temp-config*) continue ;; esac
+		[ -n "$tests" ] && [ -e "$extension/$module.control" ] || continue
+		cp -R "$dir" "$W/suite/$module" || { fail_test "suite $module: cannot be copied"; continue; }
+		run_suite "$module" "$PGREGRESS" --dbname=contrib_regression $tests
+	done
+}
+
 group_suites()
 {
 	if [ ! -d "/usr/src/postgresql-$PGVERSION" ]; then
@@ -95,6 +127,8 @@ group_suites()
 		return
 	fi
 	prepare_suites && drop_publications || { fail_test "the suites cannot be prepared"; return; }
-	run_suite regress "$PGREGRESS" --max-concurrent-tests=20
-	run_suite isolation "$PGTEST/isolation/pg_isolation_regress" prepared-transactions prepared-transactions-cic
+	run_suite regress "$PGREGRESS" --schedule="$W/suite/regress/parallel_schedule" --max-concurrent-tests=20
+	run_suite isolation "$PGTEST/isolation/pg_isolation_regress" --schedule="$W/suite/isolation/isolation_schedule" \
+		prepared-transactions prepared-transactions-cic
+	run_modules "/usr/src/postgresql-$PGVERSION"/{src/pl/plpgsql/src,contrib/*}
 }

@@ -88,7 +88,7 @@ rm -rf postgresql-"$1"* new
 apt-get source -q --download-only "postgresql-$1=$version"
 mkdir new
 tar -C new --strip-components=1 --wildcards -xf "postgresql-$1"_*.orig.tar.* \
-	'*/src/test/regress' '*/src/test/isolation' '*/contrib/spi'
+	'*/src/test/regress' '*/src/test/isolation' '*/src/pl/plpgsql' '*/contrib'
 rm -f postgresql-"$1"_*
 mv new "postgresql-$1"
 END
@@ -130,7 +130,7 @@ make_tree()
 # PostgreSQL's own tests can be run.
 add_sources()
 {
-	[ -d "$2/usr/src/postgresql-$1" ] ||
+	[ -d "$2/usr/src/postgresql-$1/contrib/hstore" ] ||
 		prepare_in_tree "$2" "$(tree_sources)" "$1" >"$SOFORT_TREES/tree-$1-sources.log" 2>&1 || true
 }
 

@@ -98,32 +98,36 @@ null_fraction(Relation rel, AttrNumber attnum)
 }
 
 /*
- * Bytes of a row on heap, header included.  The average width of a column is that
- * of its values that are not NULL; NULLs take a bitmap in place of it.
+ * Bytes of a row on heap, header included, as the statistics have it: the average
+ * width of a column is that of its values that are not NULL, which are aligned, but
+ * for short ones of varying length; NULLs take a bitmap in place of that.
  */
 static int32
 heap_row_bytes(Relation rel, int32 *attr_widths)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	int32	   *widths = attr_widths ? attr_widths : palloc0((desc->natts + 1) * sizeof(int32));
-	double		width = get_rel_data_width(rel, widths);
+	double		data = 0;
 	int			header = SizeofHeapTupleHeader;
-	bool		nulls = false;
 
+	(void) get_rel_data_width(rel, widths);
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		float4		fraction;
+		int32		width = widths[att->attnum];
+		double		nulls;
+		double		aligned = data;
 
-		if (att->attisdropped || att->attnotnull)
+		if (att->attisdropped)
 			continue;
-		fraction = null_fraction(rel, att->attnum);
-		width -= fraction * widths[att->attnum];
-		nulls |= fraction > 0;
+		nulls = att->attnotnull ? 0 : null_fraction(rel, att->attnum);
+		if (nulls > 0)
+			header = SizeofHeapTupleHeader + BITMAPLEN(desc->natts);
+		if (att->attlen > 0 || width > VARATT_SHORT_MAX)
+			aligned = (double) att_align_nominal((Size) ceil(data), att->attalign);
+		data += (1 - nulls) * (aligned - data + width);
 	}
-	if (nulls)
-		header += BITMAPLEN(desc->natts);
-	return Min((int32) width + (int32) MAXALIGN(header), HEAP_ROW_BYTES_MAX);
+	return (int32) Min(MAXALIGN(header) + data, HEAP_ROW_BYTES_MAX);
 }
 
 /*
@@ -158,7 +162,8 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 		if (!rel->rd_rel->relhassubclass)
 			npages = ASSUMED_PAGES;
 		/* full ones (not aligned, as heap's own estimate) */
-		rows = npages * (HEAP_PAGE_BYTES / (width + LINE_POINTER_BYTES));
+		width = get_rel_data_width(rel, attr_widths) + (int32) MAXALIGN(SizeofHeapTupleHeader);
+		rows = npages * (HEAP_PAGE_BYTES / (Min(width, HEAP_ROW_BYTES_MAX) + LINE_POINTER_BYTES));
 	}
 
 	*pages = (BlockNumber) Min(npages, MaxBlockNumber);
