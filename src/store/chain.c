@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "sofort/store/store_internal.h"
 #include "utils/snapmgr.h"
 
@@ -24,6 +25,7 @@
 #define UNLINK_SEARCH	64		/* versions that updaters look at for dead ones to unlink */
 #define JUMP_AFTER		64		/* versions, then to a milestone */
 #define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
+#define WALK_CHECK		1024	/* versions, a power of two: then look round */
 
 static inline bool
 is_heap_only(const RowWords *words)
@@ -45,6 +47,31 @@ miss_minipages(StoreDesc *store, const RowRef *ref)
 		pm_read_miss(1);
 }
 
+void
+chain_is_endless(void)
+{
+	pm_damaged("links between row versions lead round and round");
+}
+
+/*
+ * Of a walk without a lock, after so many versions, which may be foreign ones, of rows that
+ * were freed and filled again: once in a while it can be cancelled, and it ends.
+ */
+static pg_noinline void
+walked_far(uint64 steps)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (steps >= WALK_MAX)
+		chain_is_endless();
+}
+
+static inline void
+walk_step(uint64 steps)
+{
+	if (unlikely(steps % WALK_CHECK == 0))
+		walked_far(steps);
+}
+
 /* Of this process, so far */
 static uint64 transactions = 0;
 
@@ -58,6 +85,7 @@ uint64
 store_chain_root(StoreDesc *store, const RowRef *ref)
 {
 	RowRef		at = *ref;
+	uint64		steps = 0;
 
 	if (!is_heap_only(ref->words))
 		return ref->row;
@@ -74,6 +102,7 @@ store_chain_root(StoreDesc *store, const RowRef *ref)
 			return LINK_ROW(link);
 		if (!LINK_IS_SET(link) || !store_locate(store, LINK_ROW(link), &at))
 			return ref->row;
+		walk_step(++steps);
 	}
 }
 
@@ -94,10 +123,13 @@ store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *newest)
 bool
 store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 {
+	static uint32 steps = 0;	/* of whatever walk: it can be cancelled */
 	uint64		link;
 
 	if (!is_heap_only(ref->words))
 		return false;
+	if (unlikely(++steps % WALK_CHECK == 0))
+		CHECK_FOR_INTERRUPTS();
 	pm_read_miss(HOP_MISSES);
 	link = link_read(ref->block, ref->index);
 	return LINK_IS_SET(link) && store_locate(store, LINK_ROW(link), older);
@@ -105,15 +137,16 @@ store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 
 /*
  * The root of a version's chain, without a descriptor; false if the links lead
- * nowhere.  Quietly: as damaged references do.
+ * nowhere.  Quietly: as damaged ones do, and those that lead round and round.
  */
 static inline bool
 walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool quietly)
 {
 	RowRef		at = *ref;
-	int			n;
+	uint64		max = quietly ? 2 * chain_limit(header) : WALK_MAX;
+	uint64		n;
 
-	for (n = 0; n < WALK_MAX; n++)
+	for (n = 0; n < max; n++)
 	{
 		uint64		link = quietly ? link_read_quietly(at.block, at.index) :
 			link_read(at.block, at.index);
@@ -127,6 +160,8 @@ walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool qu
 			*root = at;
 			return true;
 		}
+		if (!quietly)
+			walk_step(n + 1);
 	}
 	return false;
 }
@@ -137,14 +172,22 @@ chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root)
 	return walk_to_root(header, ref, root, false);
 }
 
+/* For checks */
+bool
+chain_root_quietly(const StoreHeader *header, const RowRef *ref, RowRef *root)
+{
+	return walk_to_root(header, ref, root, true);
+}
+
 /* Is the row linked in the chain of this root?  Chain lock held. */
 bool
 chain_contains(const StoreHeader *header, const RowRef *root, uint64 row)
 {
 	uint64		link = link_read(root->block, root->index);
-	int			n;
+	uint64		max = chain_limit(header);
+	uint64		n;
 
-	for (n = 0; n < WALK_MAX; n++)
+	for (n = 0; n <= max; n++)
 	{
 		RowRef		at;
 
@@ -157,7 +200,7 @@ chain_contains(const StoreHeader *header, const RowRef *root, uint64 row)
 		pm_read_miss(HOP_MISSES);
 		link = link_read(at.block, at.index);
 	}
-	return false;
+	chain_is_endless();
 }
 
 /* ---- fetching ---- */
@@ -195,13 +238,15 @@ static bool
 chain_all_dead(StoreDesc *store, const RowRef *root)
 {
 	uint64		horizon = store_cached_horizon(false);
+	uint64		left = chain_limit(store->header);
 	RowRef		at;
 
 	if (!version_is_dead(root->words, horizon) || !store_chain_newest(store, root, &at))
 		return false;
 	while (at.row != root->row)
 	{
-		if (!version_is_dead(at.words, horizon) || !store_chain_older(store, &at, &at))
+		if (left-- == 0 || !version_is_dead(at.words, horizon) ||
+			!store_chain_older(store, &at, &at))
 			return false;
 	}
 	return true;
@@ -229,7 +274,7 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 		   uint64 *first)
 {
 	uint64		link = link_read(root->block, root->index);
-	int			steps = 0;
+	uint64		steps = 0;
 	RowRef		at;
 	RowRef		landing;
 
@@ -254,6 +299,7 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 		if (++steps == JUMP_AFTER && snapshot->snapshot_type == SNAPSHOT_MVCC &&
 			milestone_find(store, root->row, snapshot, &landing))
 			at = landing;
+		walk_step(steps);
 		link = link_read(at.block, at.index);
 	}
 	return false;
@@ -331,7 +377,7 @@ store_new_root(StoreDesc *store, const RowRef *ref, RowRef *successor)
 	uint64	   *slot = successor_slot(ref->block, ref->index);
 
 	return slot != NULL && LINK_IS_SET(word_read(slot)) &&
-		store_locate(store, LINK_ROW(word_read(slot)), successor) &&
+		store_locate(store, LINK_ROW(link_checked(word_read(slot))), successor) &&
 		created_by_ender(successor->words, ref->words);
 }
 
@@ -470,9 +516,10 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
 	uint64		begin = word_read(&root->words->begin);
 	uint64		link = link_read(root->block, root->index);
+	uint64		limit = chain_limit(store->header);
 	RowRef		at;
-	int			passed = 0;
-	int			freed = 0;
+	uint64		passed = 0;
+	uint64		freed = 0;
 
 	if (begin == WORD_EMPTY || (begin & BEGIN_HEAP_ONLY))
 		return 0;
@@ -484,14 +531,15 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 		uint64		stop;
 
 		pm_read_miss(HOP_MISSES);
-		passed++;
+		if (unlikely(++passed > limit))
+			chain_is_endless();
 		link = link_read(at.block, at.index);
 		stop = skip_dead(store, link, horizon, &ndead);
 		if (ndead > 0)
 			freed += bypass(store, &at, link, stop);
 		link = stop;
 	}
-	return freed;
+	return (int) freed;
 }
 
 /*
@@ -502,9 +550,10 @@ void
 chain_flush(const StoreHeader *header, const RowRef *root)
 {
 	RowRef		at = *root;
-	int			n;
+	uint64		max = chain_limit(header);
+	uint64		n;
 
-	for (n = 0; n < WALK_MAX; n++)
+	for (n = 0; n <= max; n++)
 	{
 		const uint64 *slot = word_slot_quietly(&at.block->links, at.index);
 
@@ -566,10 +615,11 @@ static void
 unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
 {
 	RowRef		at = *root;
+	uint64		max = chain_limit(header);
 	uint64		link;
-	int			n;
+	uint64		n;
 
-	for (n = 0; n < WALK_MAX; n++)
+	for (n = 0; n <= max; n++)
 	{
 		link = link_read_quietly(at.block, at.index);
 		if (!LINK_IS_SET(link) || (link & LINK_ROOT))

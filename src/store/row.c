@@ -686,6 +686,8 @@ finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *o
 	if (!store_locate(store, store_chain_root(store, old), &root))
 		elog(ERROR, "sofort store " UINT64_FORMAT ": row " UINT64_FORMAT " has no root",
 			 store->id, old->row);
+	if (unlikely(root.row == old->row && (word_read(&old->words->begin) & BEGIN_HEAP_ONLY)))
+		pm_damaged("a row version has no link to its root");
 	own = block_ensure_links(store, ref->block, false) + ref->index;
 	top = block_ensure_links(store, root.block, false) + root.index;
 	pm_store8(own, link_to_predecessor(old));

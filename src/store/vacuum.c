@@ -13,6 +13,7 @@
 #include "storage/lmgr.h"
 
 #define LOCK_TRIES		20		/* for the exclusive lock, 10 ms apart */
+#define CHAIN_WALK_MAX	(1 << 28)	/* rows on the way may be freed and filled again */
 #define ROWS_TOGETHER	256		/* whose values are freed with few drains */
 
 /*
@@ -97,6 +98,7 @@ store_root_is_needed(StoreDesc *store, const RowRef *root, uint64 horizon)
 static bool
 chain_has_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 {
+	uint64		steps = 0;
 	RowRef		at;
 
 	if (!store_chain_newest(store, root, &at) || at.row == root->row)
@@ -106,6 +108,8 @@ chain_has_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 		if (version_is_dead(at.words, horizon))
 			return true;
 		CHECK_FOR_INTERRUPTS();
+		if (++steps == CHAIN_WALK_MAX)
+			chain_is_endless();
 	}
 	return false;
 }
@@ -247,11 +251,13 @@ list_add(RowList *list, uint64 row)
  * Take a dead chain apart: its rows into the list, its root EMPTY, flushed, and
  * without a link.  Nobody can reach it any more but by its row ids.  Under
  * the chain lock: updaters collect the dead versions of any chain (garbage.c).
+ * What is no heap-only version is none of this chain, and stays.
  */
 static void
 dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 {
 	uint64		link;
+	int64		limit = (int64) chain_limit(store->header);
 	int			first = list->n;
 	int			i;
 
@@ -261,8 +267,11 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	{
 		RowRef		at;
 
-		if (!store_locate(store, LINK_ROW(link), &at))
+		if (!store_locate(store, LINK_ROW(link), &at) ||
+			(word_read(&at.words->begin) & BEGIN_HEAP_ONLY) == 0)
 			break;
+		if (list->n - first > limit)
+			chain_is_endless();
 		list_add(list, at.row);
 		link = link_read(at.block, at.index);
 	}

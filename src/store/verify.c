@@ -301,7 +301,7 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 static const char *
 chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
 {
-	uint64		link = link_read(root->block, root->index);
+	uint64		link = link_read_quietly(root->block, root->index);
 	uint64		rows = store_block_count(h) * SOFORT_BLOCK_ROWS;
 	bool		found = row == root->row;
 
@@ -322,7 +322,7 @@ chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
 		if (WORD_TAG(begin) == WORD_TAG_ABORTED)
 			return "chain leads to a version that was undone";
 		found |= at.row == row;
-		link = link_read(at.block, at.index);
+		link = link_read_quietly(at.block, at.index);
 	}
 	return found ? NULL : "current version is not linked in its chain";
 }
@@ -331,12 +331,12 @@ chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
 static const char *
 root_problem(const StoreHeader *h, const RowRef *ref)
 {
-	uint64		link = link_read(ref->block, ref->index);
+	uint64		link = link_read_quietly(ref->block, ref->index);
 	RowRef		newest;
 	RowRef		root;
 
 	if (LINK_IS_SET(link) && header_locate(h, LINK_ROW(link), &newest) &&
-		(!chain_root_of(h, &newest, &root) || root.row != ref->row))
+		(!chain_root_quietly(h, &newest, &root) || root.row != ref->row))
 		return "links of the newest version do not lead back";
 	return NULL;
 }
@@ -351,7 +351,7 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 
 	if ((begin & BEGIN_HEAP_ONLY) == 0)
 		problem = root_problem(h, ref);
-	else if (!chain_root_of(h, ref, &root))
+	else if (!chain_root_quietly(h, ref, &root))
 		problem = "links do not lead to a root";
 	if (problem == NULL)
 	{
@@ -380,7 +380,7 @@ verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 		complain(v, "chain", place, "%s", problem);
 	if (WORD_TAG(begin) == WORD_TAG_STAMP && WORD_TAG(end) == WORD_TAG_STAMP &&
 		WORD_XID(end) >= v->xmin && successor != NULL && LINK_IS_SET(word_read(successor)) &&
-		!store_new_root(v->store, ref, &next))
+		LINK_IS_RIGHT(word_read(successor)) && !store_new_root(v->store, ref, &next))
 		complain(v, "row", place, "has a successor that another transaction has made");
 }
 

@@ -672,12 +672,24 @@ link_slot(const BlockHeader *block, uint32 index)
 	return p == PM_NULL ? NULL : (uint64 *) pm_deref(p) + index;
 }
 
+/*
+ * Of a link or successor word.  A damaged one leads into the chain of another row, to be
+ * changed there, or round and round.
+ */
+static inline uint64
+link_checked(uint64 link)
+{
+	if (unlikely(link != 0 && !LINK_IS_RIGHT(link)))
+		pm_damaged("a link between row versions is damaged");
+	return link;
+}
+
 static inline uint64
 link_read(const BlockHeader *block, uint32 index)
 {
 	uint64	   *slot = link_slot(block, index);
 
-	return slot == NULL ? 0 : word_read(slot);
+	return slot == NULL ? 0 : link_checked(word_read(slot));
 }
 
 static inline uint64 *
@@ -688,7 +700,7 @@ successor_slot(const BlockHeader *block, uint32 index)
 	return p == PM_NULL ? NULL : (uint64 *) pm_deref(p) + index;
 }
 
-/* For undo, which raises no error: where the reference is damaged there are no links. */
+/* For undo and checks, which raise no error: where the reference is damaged there are no links. */
 static inline uint64 *
 word_slot_quietly(const PMPtr *vector, uint32 index)
 {
@@ -701,8 +713,9 @@ static inline uint64
 link_read_quietly(const BlockHeader *block, uint32 index)
 {
 	const uint64 *slot = word_slot_quietly(&block->links, index);
+	uint64		link = slot == NULL ? 0 : word_read(slot);
 
-	return slot == NULL ? 0 : word_read(slot);
+	return LINK_IS_RIGHT(link) ? link : 0;
 }
 
 static inline bool
@@ -784,6 +797,16 @@ extern bool version_is_dead(const RowWords *words, uint64 horizon);
 extern bool version_free(StoreDesc *store, const RowRef *ref);
 extern int	chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
 extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);
+extern bool chain_root_quietly(const StoreHeader *header, const RowRef *ref, RowRef *root);
+
+/* A chain has no more versions than the table has rows, or its links lead round and round. */
+static inline uint64
+chain_limit(const StoreHeader *header)
+{
+	return store_block_count(header) * SOFORT_BLOCK_ROWS;
+}
+
+pg_noreturn extern void chain_is_endless(void);
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
