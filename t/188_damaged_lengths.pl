@@ -1,6 +1,8 @@
 # Damage that once led a reader astray: a dictionary's value of whose header a bit has flipped was hashed
 # by the first INSERT after a start, up to 1 GB of the pool behind it (on tmpfs each page that is read is
 # taken); a tuple of an index of nothing but zeros had the right checksum, and scans went round and round.
+# A leaf of nothing but zeros was an empty one.  Comparisons of entries believed the
+# lengths in their tuples, as did who read values of nothing but zeros, which are shorter than their header.
 use strict;
 use warnings;
 
@@ -44,25 +46,55 @@ sql(q{CREATE TABLE words (id int, w text) USING sofort;
 	INSERT INTO words SELECT i, 'word ' || i % 40 FROM generate_series(1, 3000) i;
 	CREATE TABLE t (id int, d numeric, w text) USING sofort;
 	INSERT INTO t SELECT i, i * 1234567.89, 'word ' || i % 40 FROM generate_series(1, 3000) i;
-	CREATE INDEX t_d ON t USING sofort_index (d) INCLUDE (w) WITH (placement = pmem)});
+	CREATE INDEX t_d ON t USING sofort_index (d) INCLUDE (w) WITH (placement = pmem);
+	CREATE TABLE values_long (id int, v text) USING sofort;
+	INSERT INTO values_long SELECT i, repeat(md5(i::text), 9) FROM generate_series(1, 300) i});
+foreach my $t ('nodes', 'updated', 'vacuumed')
+{
+	sql(qq{CREATE TABLE $t (id int, d numeric, w text) USING sofort;
+		INSERT INTO $t SELECT i, i * 1234567.89, 'word ' || i % 40 FROM generate_series(1, 4000) i});
+}
+sql('CREATE INDEX nodes_id ON nodes USING sofort_index (id) WITH (placement = pmem)');
+sql("CREATE INDEX ${_}_d ON $_ USING sofort_index (d) INCLUDE (w) WITH (placement = pmem)") foreach 'updated', 'vacuumed';
+sql('DELETE FROM vacuumed WHERE id % 2 = 0');
 is(sql(q{SELECT encoding, dictionary_placement FROM sofort.columns WHERE relation = 'words'::regclass AND column_name = 'w'}),
 	'dictionary|dram', 'a dictionary with its index in memory');
 my ($value) = places('words', 'dictionary value', 8);
 my @tuples = (places('t_d', 'index tuple', 0))[ 100, 500, 900, 1300 ];
+my @compared = map { (places("${_}_d", 'index tuple', 0))[ map { $_ * 150 } 1 .. 50 ] } 'updated', 'vacuumed';
+# leaves begin 10 bytes before their level
+my @leaves = split /\n/, sql(q{SELECT start - 10 FROM sofort_test.places('nodes_id') WHERE class = 'index node' AND bytes = 2 ORDER BY 1});
+my @long = (places('values_long', 'long value', 8))[ 50 .. 60 ];
 $node->stop;
 change($value, 1, sub { chr(ord($_[0]) ^ 1) });
-change($_ - $_ % 64, 64, sub { "\0" x 64 }) foreach @tuples;
+change($_ - $_ % 64, 64, sub { "\0" x 64 }) foreach @tuples, @compared;
+change($_, 4, sub { "\0" x 4 }) foreach @long;
+my ($leaf) = grep { $leaves[ $_ + 1 ] - $leaves[$_] < 2048 } @leaves / 2 .. @leaves - 2;
+my $size = $leaves[ $leaf + 1 ] - $leaves[$leaf];
+change($leaves[$leaf], $size, sub { "\0" x $size });
 $node->start;
 
-my $size = sql('SELECT file_bytes FROM sofort.pool');
+my $bytes = sql('SELECT file_bytes FROM sofort.pool');
 like($node->error_of(q{INSERT INTO words VALUES (0, 'new')}), qr/^XX001:/, 'a value of a wrong length is not hashed');
-cmp_ok(sql('SELECT file_bytes FROM sofort.pool'), '<', $size + 1024 * 1024, 'what is not there is not read');
+cmp_ok(sql('SELECT file_bytes FROM sofort.pool'), '<', $bytes + 1024 * 1024, 'what is not there is not read');
 isnt(sql(q{SELECT * FROM sofort.verify('words')}), '', 'verify finds it');
 
 isnt(sql(q{SELECT * FROM sofort.verify('t')}), '', 'verify finds tuples of zeros');
 like($node->error_of('SET enable_seqscan = off; SELECT count(w) FROM t WHERE d > 0'), qr/^XX002:/, 'a scan refuses them');
 sql('REINDEX TABLE t');
 is(sql(q{SELECT * FROM sofort.verify('t')}), '', 'REINDEX makes a new one');
+
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+like($node->error_of("$by_index SELECT count(*) FROM nodes WHERE id > 0"), qr/^XX002:/, 'nodes of zeros are not empty');
+isnt(sql(q{SELECT * FROM sofort.verify('nodes')}), '', 'verify finds them');
+like($node->error_of('UPDATE updated SET d = d + 1'), qr/^XX002:/, 'an UPDATE compares with tuples of zeros');
+like($node->error_of('VACUUM vacuumed'), qr/^XX002:/, 'VACUUM looks for them');
+foreach my $t ('nodes', 'updated', 'vacuumed')
+{
+	sql("REINDEX TABLE $t");
+	is(sql("SELECT * FROM sofort.verify('$t')"), '', "REINDEX makes a new one: $t");
+}
+like($node->error_of('SELECT count(DISTINCT v COLLATE "C") FROM values_long'), qr/^XX001:/, 'a value that is shorter than its header');
 unlike(slurp_file($node->logfile), qr/terminated by signal/, 'no process has died');
 
 $node->stop;

@@ -38,8 +38,11 @@ revive_node(const Tree *tree, TreeNode *node, uint64 v)
 	if (__atomic_compare_exchange_n(&node->version, &v, life | VERSION_LATCHED, false,
 									__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 	{
-		problem = node->level == 0 ? leaf_problem(tree, pool_leaf(node)) :
-			pool_inner_problem(tree, node);
+		if (VERSION_LIFE(v) == 0)
+			problem = "a node was never used";	/* zeros: all checks are right */
+		else
+			problem = node->level == 0 ? leaf_problem(tree, pool_leaf(node)) :
+				pool_inner_problem(tree, node);
 		if (problem == NULL)
 		{
 			if (node->level == 0)
@@ -132,8 +135,35 @@ tree_create(int key_len, bool has_tuples)
 static bool
 tuple_is_whole(const TreeTuple *tuple)
 {
-	return tuple->size >= sizeof(IndexTupleData) && tuple->check == tree_tuple_check(tuple) &&
-		IndexTupleSize(&tuple->tuple) == tuple->size;
+	return tuple->size >= sizeof(IndexTupleData) && IndexTupleSize(&tuple->tuple) == tuple->size &&
+		tuple->check == tree_tuple_check(tuple);
+}
+
+TreeTuple *
+tree_pool_tuple(PMPtr ref)
+{
+	TreeTuple  *tuple = pm_deref(ref);
+
+	if (unlikely(!tuple_is_whole(tuple)))
+		tree_damaged("the tuple of an entry is damaged");
+	return tuple;
+}
+
+/*
+ * Its class would not be that of its slot, which would be given to somebody who needs
+ * more.  A damaged one is left to the sweep of a later life.
+ */
+TreeTuple *
+tree_entry_tuple_quietly(const Tree *tree, const uint8 *entry)
+{
+	TreeTuple  *tuple;
+	PMPtr		ref;
+
+	if (!tree->has_tuples || !tree_in_pool(tree))
+		return tree_entry_tuple(tree, entry);
+	memcpy(&ref, entry + tree->cmp_len, sizeof(ref));
+	tuple = pm_deref_quietly(ref);
+	return tuple != NULL && tuple_is_whole(tuple) ? tuple : NULL;
 }
 
 TreeTuple *
@@ -145,10 +175,6 @@ tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context)
 
 	if (tuple == NULL)
 		return NULL;
-	/* whoever gets the copy believes the lengths in it */
-	if (tree_in_pool(tree) &&
-		(tuple->size > INDEX_SIZE_MASK || !tuple_is_whole(tuple)))
-		tree_damaged("the tuple of an entry is damaged");
 	size = offsetof(TreeTuple, tuple) + tuple->size;
 	copy = MemoryContextAlloc(context, size);
 	memcpy(copy, tuple, size);

@@ -47,6 +47,7 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 			child_version = node_version(tree, child);
 			if (!node_unchanged(node, v))
 				break;
+			check_child_level(node, child);
 			node = child;
 			v = child_version;
 		}
@@ -102,8 +103,8 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *left, int *do
 
 	for (rest = slots; rest != 0 && tree->has_tuples; rest &= rest - 1)
 	{
-		tuples[ntuples] = tree_entry_tuple(tree, leaf_entry(tree, pool_leaf(leaf),
-															__builtin_ctzll(rest)));
+		tuples[ntuples] = tree_entry_tuple_quietly(tree, leaf_entry(tree, pool_leaf(leaf),
+																	__builtin_ctzll(rest)));
 		ntuples += tuples[ntuples] != NULL;
 	}
 	leaf_remove(leaf, slots);
@@ -239,7 +240,7 @@ merge(Tree *tree, const MergePair *pair)
 	end = node_entries(tree, left) + left->n * tree->stride;
 	if (left->level == 0)
 	{
-		dropped = tree_entry_tuple(tree, separator);
+		dropped = tree_entry_tuple_quietly(tree, separator);
 		if (tree_in_pool(tree))
 			pool_absorb_leaf(tree, left, right);
 		else
@@ -323,6 +324,9 @@ try_pair(Tree *tree, const Descent *d, const TreeProbe *probe, TreeNode **child,
 	if (!node_unchanged(node, v))
 		return false;
 	*child_version = node_version(tree, *child);
+	if (!node_unchanged(node, v))
+		return false;
+	check_child_level(node, *child);
 	if (n > 0)
 	{
 		pair.left_version = node_version(tree, pair.left);
@@ -330,6 +334,8 @@ try_pair(Tree *tree, const Descent *d, const TreeProbe *probe, TreeNode **child,
 		*child_version = *child == pair.left ? pair.left_version : pair.right_version;
 		if (!node_unchanged(node, v))
 			return false;
+		check_child_level(node, pair.left);
+		check_child_level(node, pair.right);
 		if (should_merge(tree, &pair))
 			*merged = merge(tree, &pair);
 	}

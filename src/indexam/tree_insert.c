@@ -191,7 +191,10 @@ step_down(Tree *tree, Descent *d, const TreeProbe *probe)
 	d->rightmost = d->rightmost && slot == n;
 	d->node = child;
 	d->version = node_version(tree, child);
-	return node_unchanged(node, d->parent_version);
+	if (!node_unchanged(node, d->parent_version))
+		return false;
+	check_child_level(node, child);
+	return true;
 }
 
 /* To the leaf of the probe, with room in every inner node on the path. */

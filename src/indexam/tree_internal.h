@@ -131,6 +131,17 @@ node_child(const Tree *tree, const TreeNode *node, int i)
 	return (TreeNode *) (tree->ref_base + (node_refs(node)[i] & PM_OFFSET_MASK));
 }
 
+/*
+ * A child that was linked in its parent all the time lies one level below it.  Damaged
+ * references would lead round and round, or to an inner node that is taken for a leaf.
+ */
+static inline void
+check_child_level(const TreeNode *parent, const TreeNode *child)
+{
+	if (unlikely(child->level + 1 != parent->level))
+		tree_damaged("a node is on the wrong level");
+}
+
 static inline uint64
 node_ref(const Tree *tree, const TreeNode *node)
 {
@@ -161,9 +172,9 @@ tree_root(const Tree *tree)
 static inline void
 entry_add_ref(const Tree *tree, const uint8 *entry)
 {
-	TreeTuple  *tuple = tree_entry_tuple(tree, entry);
+	TreeTuple  *tuple = tree_in_pool(tree) ? NULL : tree_entry_tuple(tree, entry);
 
-	if (tuple != NULL && !tree_in_pool(tree))
+	if (tuple != NULL)
 		pg_atomic_fetch_add_u32(&tuple->refs, 1);
 }
 

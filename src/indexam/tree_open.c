@@ -129,6 +129,7 @@ build_inner_nodes(Tree *tree, const char **problem)
 {
 	TreeBuilder builder;
 	TreeLeafNode *leaf = pool_leaf(tree->root);
+	uint64		left = tree->space->old_chunks * (PM_GRANULE / tree->space->header->leaf_size);
 	uint64		entries = 0;
 
 	tree_build_begin(&builder, tree, 90);
@@ -137,6 +138,8 @@ build_inner_nodes(Tree *tree, const char **problem)
 		TreeNode   *next;
 
 		*problem = leaf_head_problem(tree, leaf);
+		if (*problem == NULL && left-- == 0)
+			*problem = "the chain of leaves leads round and round";
 		if (*problem != NULL)
 			return false;
 		next = leaf_next(leaf);

@@ -79,6 +79,7 @@ descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *
 		child_version = node_version(tree, child);
 		if (!node_unchanged(node, v))
 			return NULL;
+		check_child_level(node, child);
 		node = child;
 		v = child_version;
 	}

@@ -604,6 +604,6 @@ pool_merge(Tree *tree, const MergePair *pair)
 	RESUME_INTERRUPTS();
 	SOFORT_STOP("tree-merge-done");
 	if (node->level == 0)
-		tree_tuple_release(tree, tree_entry_tuple(tree, separator));
+		tree_tuple_release(tree, tree_entry_tuple_quietly(tree, separator));
 	return true;
 }

@@ -377,6 +377,9 @@ tree_entry_set_row(uint8 *p, uint64 row)
 	p[4] = (uint8) row;
 }
 
+/* A tuple in the pool; XX002 if it is damaged: who reads it believes the lengths in it. */
+extern TreeTuple *tree_pool_tuple(PMPtr ref);
+
 /*
  * The tuple that the last 8 bytes of an entry refer to.  Addresses have no bits
  * where a PMPtr has the pool's number.
@@ -387,7 +390,7 @@ tree_tuple_at(const uint8 *reference)
 	uint64		ref;
 
 	memcpy(&ref, reference, sizeof(ref));
-	return (ref >> PM_OFFSET_BITS) != 0 ? pm_deref(ref) : (TreeTuple *) ref;
+	return (ref >> PM_OFFSET_BITS) != 0 ? tree_pool_tuple(ref) : (TreeTuple *) ref;
 }
 
 /* What an entry of this tree holds for a tuple that was made for it */
@@ -408,6 +411,9 @@ tree_entry_tuple(const Tree *tree, const uint8 *entry)
 		return NULL;
 	return tree_tuple_at(entry + tree->cmp_len);
 }
+
+/* The same for who gives the tuple back, perhaps under a latch: NULL if it is damaged. */
+extern TreeTuple *tree_entry_tuple_quietly(const Tree *tree, const uint8 *entry);
 
 /* So that a copied entry outlives the epoch: its tuple, if it has one, becomes a copy,
  * which is returned.  Inside the epoch in which it was read.  XX002 if it is damaged
