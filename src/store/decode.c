@@ -30,13 +30,13 @@ element_value(const char *element, int16 attlen, bool byval)
 	return PointerGetDatum(attlen == -1 ? varlena_deref(p) : pm_deref(p));
 }
 
-/* Is a long varlena as long as it says? */
+/* Is a long varlena as long as it says?  (One of a length that none has is none.) */
 void
 value_check_long(PMPtr p)
 {
 	const char *v = pm_deref(p);
 
-	if (VARATT_IS_1B(v) || pm_allocated_size(p) < VARSIZE_4B(v))
+	if (VARATT_IS_1B(v) || VARSIZE_4B(v) < VARHDRSZ || pm_allocated_size(p) < VARSIZE_4B(v))
 		pm_damaged("a value is no value of its type, or longer than its allocation");
 }
 

@@ -608,15 +608,17 @@ extern bool dictionary_code_is_used(const DictUse *use, uint32 code);
 extern void value_check_long(PMPtr p);
 
 /*
- * A varlena in the pool.  Two damaged headers could do harm: one that makes it an
- * external datum, which is an address, and a length of up to 1 GB.
+ * A varlena in the pool.  Damaged headers that could do harm: one that makes it an external
+ * datum, which is an address, a length of up to 1 GB, and one below the header's (zeros).
  */
 static inline void *
 varlena_deref(PMPtr p)
 {
 	char	   *v = pm_deref(p);
 
-	if (unlikely(!VARATT_IS_1B(v) ? VARSIZE_4B(v) > STORE_LONG_VALUE : VARATT_IS_1B_E(v)))
+	if (unlikely(!VARATT_IS_1B(v) ?
+				 VARSIZE_4B(v) - (uint32) VARHDRSZ > STORE_LONG_VALUE - VARHDRSZ :
+				 VARATT_IS_1B_E(v)))
 		value_check_long(p);
 	return v;
 }
