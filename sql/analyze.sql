@@ -87,11 +87,11 @@ BEGIN
 		END LOOP;
 	END LOOP;
 END $$;
--- and with columns that are aligned
+-- and with columns that are aligned (from 16 on heap extends a table by more pages than it needs: VACUUM takes them away)
 CREATE TABLE a_mixed_heap USING heap AS SELECT i % 2 = 0 AS a, i::bigint AS b, i::smallint AS c, now() AS d, ('v' || i)::varchar(10) AS e, i / 3.0 AS f, 'x'::"char" AS g, i AS h,
 	CASE WHEN i % 3 > 0 THEN i::float8 END AS j, CASE WHEN i % 4 = 0 THEN i % 2 = 0 END AS k, i AS l, repeat('t', 200) AS m, i AS n, point(i, i) AS o FROM generate_series(1, 4000) i;
 CREATE TABLE a_mixed_sofort USING sofort AS TABLE a_mixed_heap;
-ANALYZE a_mixed_heap, a_mixed_sofort;
+VACUUM ANALYZE a_mixed_heap, a_mixed_sofort;
 SELECT scan_cost('TABLE a_mixed_sofort') / scan_cost('TABLE a_mixed_heap') BETWEEN 0.95 AND 1.05 AS same;
 DROP TABLE a_mixed_heap, a_mixed_sofort;
 DROP FUNCTION scan_cost;
