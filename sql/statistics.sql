@@ -34,7 +34,9 @@ INSERT INTO st_steps (statement) VALUES
 	('ALTER TABLE $t ADD CHECK (id > 0)'),
 	('ALTER TABLE $t ALTER note SET DEFAULT ''x'', ADD COLUMN more int DEFAULT 4'),
 	('ALTER TABLE $t ALTER few SET NOT NULL'),
+	('SET enable_indexscan = off'),	-- whether CLUSTER sorts is a matter of costs
 	('CLUSTER $t USING $t_pkey'),
+	('RESET enable_indexscan'),
 	('ANALYZE $t'),
 	('TRUNCATE $t');
 CREATE FUNCTION st_run(name text) RETURNS TABLE (step int, s text, counts bigint[]) LANGUAGE plpgsql AS $$
