@@ -1,6 +1,6 @@
 --
 -- what the statistics views count is what they count for heap (but for what depends on free space
--- within pages, n_tup_hot_upd, and on the version, idx_scan for = ANY)
+-- within pages, n_tup_hot_upd, on the version, idx_scan for = ANY, and on costs, CLUSTER)
 --
 CREATE TABLE st_steps (n int GENERATED ALWAYS AS IDENTITY, statement text);
 INSERT INTO st_steps (statement) VALUES
@@ -34,9 +34,6 @@ INSERT INTO st_steps (statement) VALUES
 	('ALTER TABLE $t ADD CHECK (id > 0)'),
 	('ALTER TABLE $t ALTER note SET DEFAULT ''x'', ADD COLUMN more int DEFAULT 4'),
 	('ALTER TABLE $t ALTER few SET NOT NULL'),
-	('SET enable_indexscan = off'),	-- whether CLUSTER sorts is a matter of costs
-	('CLUSTER $t USING $t_pkey'),
-	('RESET enable_indexscan'),
 	('ANALYZE $t'),
 	('TRUNCATE $t');
 CREATE FUNCTION st_run(name text) RETURNS TABLE (step int, s text, counts bigint[]) LANGUAGE plpgsql AS $$
