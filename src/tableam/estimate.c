@@ -127,6 +127,8 @@ heap_row_bytes(Relation rel, int32 *attr_widths)
 			aligned = (double) att_align_nominal((Size) ceil(data), att->attalign);
 		data += (1 - nulls) * (aligned - data + width);
 	}
+	if (widths != attr_widths)
+		pfree(widths);			/* recovery workers ask, too, and live long */
 	return (int32) Min(MAXALIGN(header) + data, HEAP_ROW_BYTES_MAX);
 }
 
