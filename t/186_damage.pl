@@ -14,7 +14,6 @@ use SofortNode;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Fcntl qw(SEEK_SET);
 
 plan skip_all => 'heap has no pool' if $SofortNode::am ne 'sofort';
 
@@ -132,14 +131,8 @@ sub restore
 sub flip
 {
 	my ($flip) = @_;
-	my $byte;
-	open(my $file, '+<', $node->pool_file) or die;
-	binmode($file);
-	sysseek($file, $flip->{offset}, SEEK_SET) or die;
-	sysread($file, $byte, 1) == 1 or die;
-	sysseek($file, $flip->{offset}, SEEK_SET) or die;
-	syswrite($file, chr(ord($byte) ^ (1 << $flip->{bit}))) == 1 or die;
-	close($file);
+	$node->flip_pool_bit($flip->{offset}, $flip->{bit});
+	return;
 }
 
 my $log_seen = 0;

@@ -9,7 +9,6 @@ use lib $FindBin::RealBin;
 use SofortNode;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Fcntl qw(SEEK_SET);
 
 plan skip_all => 'heap has no pool' if $SofortNode::am ne 'sofort';
 
@@ -51,15 +50,8 @@ cmp_ok(scalar(@blocks), '>', 10, 'of several blocks');
 sub flip
 {
 	my ($offset, $bit) = @_;
-	my $byte;
 	$node->stop;
-	open(my $file, '+<', $node->pool_file) or die;
-	binmode($file);
-	sysseek($file, $offset, SEEK_SET) or die;
-	sysread($file, $byte, 1) == 1 or die;
-	sysseek($file, $offset, SEEK_SET) or die;
-	syswrite($file, chr(ord($byte) ^ (1 << $bit))) == 1 or die;
-	close($file);
+	$node->flip_pool_bit($offset, $bit);
 	$node->start;
 	return;
 }

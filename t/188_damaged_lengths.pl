@@ -1,8 +1,8 @@
 # Damage that once led a reader astray: a dictionary's value of whose header a bit has flipped was hashed
 # by the first INSERT after a start, up to 1 GB of the pool behind it (on tmpfs each page that is read is
 # taken); a tuple of an index of nothing but zeros had the right checksum, and scans went round and round.
-# A leaf of nothing but zeros was an empty one.  Comparisons of entries believed the
-# lengths in their tuples, as did who read values of nothing but zeros, which are shorter than their header.
+# A leaf of nothing but zeros was an empty one.  Comparisons of entries believed the lengths in their
+# tuples, as did who read values of nothing but zeros, which are shorter than their header.
 use strict;
 use warnings;
 
@@ -11,7 +11,6 @@ use lib $FindBin::RealBin;
 use SofortNode;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Fcntl qw(SEEK_SET);
 
 plan skip_all => 'heap has no pool' if $SofortNode::am ne 'sofort';
 
@@ -26,20 +25,6 @@ sub places
 {
 	my ($relation, $class, $bytes) = @_;
 	return split /\n/, sql(qq{SELECT start FROM sofort_test.places('$relation') WHERE class = '$class' AND bytes > $bytes});
-}
-
-sub change
-{
-	my ($offset, $n, $change) = @_;
-	my $old;
-	open(my $file, '+<', $node->pool_file) or die;
-	binmode($file);
-	sysseek($file, $offset, SEEK_SET) or die;
-	sysread($file, $old, $n) == $n or die;
-	sysseek($file, $offset, SEEK_SET) or die;
-	syswrite($file, $change->($old)) == $n or die;
-	close($file);
-	return;
 }
 
 sql(q{CREATE TABLE words (id int, w text) USING sofort;
@@ -66,12 +51,12 @@ my @compared = map { (places("${_}_d", 'index tuple', 0))[ map { $_ * 150 } 1 ..
 my @leaves = split /\n/, sql(q{SELECT start - 10 FROM sofort_test.places('nodes_id') WHERE class = 'index node' AND bytes = 2 ORDER BY 1});
 my @long = (places('values_long', 'long value', 8))[ 50 .. 60 ];
 $node->stop;
-change($value, 1, sub { chr(ord($_[0]) ^ 1) });
-change($_ - $_ % 64, 64, sub { "\0" x 64 }) foreach @tuples, @compared;
-change($_, 4, sub { "\0" x 4 }) foreach @long;
+$node->flip_pool_bit($value, 0);
+$node->change_pool($_ - $_ % 64, 64, sub { "\0" x 64 }) foreach @tuples, @compared;
+$node->change_pool($_, 4, sub { "\0" x 4 }) foreach @long;
 my ($leaf) = grep { $leaves[ $_ + 1 ] - $leaves[$_] < 2048 } @leaves / 2 .. @leaves - 2;
 my $size = $leaves[ $leaf + 1 ] - $leaves[$leaf];
-change($leaves[$leaf], $size, sub { "\0" x $size });
+$node->change_pool($leaves[$leaf], $size, sub { "\0" x $size });
 $node->start;
 
 my $bytes = sql('SELECT file_bytes FROM sofort.pool');

@@ -9,7 +9,6 @@ use lib $FindBin::RealBin;
 use SofortNode;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Fcntl qw(SEEK_SET);
 
 plan skip_all => 'heap has no pool' if $SofortNode::am ne 'sofort';
 
@@ -26,28 +25,8 @@ sub places
 	return map { [ split /\|/ ] } split /\n/, sql(qq{SELECT start, bytes FROM sofort_test.places('$relation') WHERE class = '$class'});
 }
 
-sub peek
-{
-	my ($offset, $n) = @_;
-	my $bytes;
-	open(my $file, '<', $node->pool_file) or die;
-	binmode($file);
-	sysseek($file, $offset, SEEK_SET) or die;
-	sysread($file, $bytes, $n) == $n or die;
-	close($file);
-	return $bytes;
-}
-
-sub poke
-{
-	my ($offset, $bytes) = @_;
-	open(my $file, '+<', $node->pool_file) or die;
-	binmode($file);
-	sysseek($file, $offset, SEEK_SET) or die;
-	syswrite($file, $bytes) == length($bytes) or die;
-	close($file);
-	return;
-}
+sub link_at { return unpack('Q<', $node->change_pool($_[0], 8)); }
+sub set_link { my ($place, $link) = @_; $node->change_pool($place, 8, sub { pack('Q<', $link) }); return; }
 
 # each row has a root and one version more
 
@@ -66,20 +45,20 @@ $node->stop;
 sub to_root
 {
 	my ($t) = @_;
-	my ($link) = grep { unpack('Q<', peek($_, 8)) >> 63 } @{ $links{$t} };
+	my ($link) = grep { link_at($_) >> 63 } @{ $links{$t} };
 	return $link;
 }
 my $turned = to_root('turned');
-poke($turned, pack('Q<', unpack('Q<', peek($turned, 8)) ^ (1 << 63)));
+set_link($turned, link_at($turned) ^ (1 << 63));
 my $astray = to_root('astray');
-poke($astray, pack('Q<', unpack('Q<', peek($astray, 8)) ^ 2));
+set_link($astray, link_at($astray) ^ 2);
 # all versions lead to themselves or to each other, by links that are right
 foreach my $t ('endless', 'endless_dead')
 {
-	my @links = grep { unpack('Q<', peek($_, 8)) != 0 } @{ $links{$t} };
-	my ($down) = grep { unpack('Q<', peek($_, 8)) >> 63 == 0 } @links;
-	my $word = peek($down, 8);
-	poke($_, $word) foreach grep { unpack('Q<', peek($_, 8)) >> 63 } @links;
+	my @links = grep { link_at($_) != 0 } @{ $links{$t} };
+	my ($down) = grep { link_at($_) >> 63 == 0 } @links;
+	my $word = link_at($down);
+	set_link($_, $word) foreach grep { link_at($_) >> 63 } @links;
 }
 $node->start;
 

@@ -23,6 +23,7 @@ use strict;
 use warnings;
 
 use Cwd ();
+use Fcntl qw(SEEK_SET);
 use File::Temp ();
 use IO::Handle;
 use POSIX ();
@@ -50,6 +51,30 @@ sub new
 # The pool's file, and everything beside it that belongs to it.
 sub pool_file  { return $_[0]->{_sofort_pool}; }
 sub pool_files { return glob($_[0]->{_sofort_pool} . '*'); }
+
+# Bytes of the pool's file, seen by the server when it is started: read, and replaced by what
+# a function makes of them; one bit turned.
+sub change_pool
+{
+	my ($node, $offset, $n, $change) = @_;
+	my $bytes;
+	open(my $file, '+<:raw', $node->pool_file) or die $node->pool_file . ": $!";
+	sysseek($file, $offset, SEEK_SET) or die;
+	sysread($file, $bytes, $n) == $n or die;
+	if (defined $change)
+	{
+		sysseek($file, $offset, SEEK_SET) or die;
+		syswrite($file, $change->($bytes)) == $n or die;
+	}
+	close($file);
+	return $bytes;
+}
+
+sub flip_pool_bit
+{
+	my ($node, $offset, $bit) = @_;
+	return $node->change_pool($offset, 1, sub { chr(ord($_[0]) ^ (1 << $bit)) });
+}
 
 # init(conf => [ lines ], without_sofort => 1, ...): further parameters go to
 # PostgreSQL::Test::Cluster::init.

@@ -108,20 +108,9 @@ options_fit_sofort(List *options)
 	return true;
 }
 
+/* Without the placement, the only option that a btree does not know. */
 static List *
 without_placement(List *options)
-{
-	List	   *kept = NIL;
-	ListCell   *lc;
-
-	foreach(lc, options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, "placement") != 0)
-			kept = lappend(kept, lfirst(lc));
-	return kept;
-}
-
-static List *
-options_for_btree(List *options)
 {
 	List	   *kept = NIL;
 	ListCell   *lc;
@@ -195,7 +184,7 @@ constraint_fix_index(IndexStmt *stmt, bool generated)
 		 (stmt->isconstraint && sofort_default_index == EXEC_DEFAULT_INDEX_BTREE)))
 	{
 		stmt->accessMethod = pstrdup(DEFAULT_INDEX_TYPE);
-		stmt->options = options_for_btree(stmt->options);
+		stmt->options = without_placement(stmt->options);
 		return;
 	}
 	/* ... and its placement, which an index of an unlogged table cannot have */

@@ -27,7 +27,6 @@
 #include "sofort/store/store.h"
 #include "sofort/txn/kept.h"
 #include "sofort/txn/txn.h"
-#include "storage/lmgr.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
@@ -397,11 +396,7 @@ prepare_resume(const TxnKeptInfo *info)
 	{
 		const UsedTable *t = lfirst(lc);
 
-		if (!ConditionalLockRelationOid(t->relid, t->changed ? RowExclusiveLock : RowShareLock))
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(t->relid)),
-					 errhint("The transaction still waits to be resumed: try again.")));
+		txn_lock_for_resume(t->relid, t->changed ? RowExclusiveLock : RowShareLock);
 		keepable_resumed(t->relid, t->changed);
 		SOFORT_STOP("resume-indexes");
 		indexam_complete(t->relid);

@@ -36,10 +36,10 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/txn/kept.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -544,10 +544,7 @@ sofort_index_rebuild(Oid index_oid, int max_segments)
 	return result;
 }
 
-/*
- * The locks stay: ALTER INDEX SET TABLESPACE, which takes the tree away, locks nothing but
- * the index.  Nobody is waited for, who may wait for the rows of the transaction.
- */
+/* The locks stay: ALTER INDEX SET TABLESPACE, which takes the tree away, takes no other. */
 void
 indexam_complete(Oid heap_oid)
 {
@@ -561,11 +558,7 @@ indexam_complete(Oid heap_oid)
 		Relation	index;
 		IndexKeys	keys;
 
-		if (!ConditionalLockRelationOid(oid, AccessShareLock))
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(oid)),
-					 errhint("The transaction still waits to be resumed: try again.")));
+		txn_lock_for_resume(oid, AccessShareLock);
 		index = index_open(oid, NoLock);
 		if (am_is_ours(index) && index->rd_index->indislive && index->rd_index->indisready)
 			index_attach(&keys, index);

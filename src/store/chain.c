@@ -25,7 +25,6 @@
 #define UNLINK_SEARCH	64		/* versions that updaters look at for dead ones to unlink */
 #define JUMP_AFTER		64		/* versions, then to a milestone */
 #define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
-#define WALK_CHECK		1024	/* versions, a power of two: then look round */
 
 static inline bool
 is_heap_only(const RowWords *words)
@@ -53,23 +52,12 @@ chain_is_endless(void)
 	pm_damaged("links between row versions lead round and round");
 }
 
-/*
- * Of a walk without a lock, after so many versions, which may be foreign ones, of rows that
- * were freed and filled again: once in a while it can be cancelled, and it ends.
- */
-static pg_noinline void
-walked_far(uint64 steps)
+void
+chain_walked_far(uint64 steps)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (steps >= WALK_MAX)
 		chain_is_endless();
-}
-
-static inline void
-walk_step(uint64 steps)
-{
-	if (unlikely(steps % WALK_CHECK == 0))
-		walked_far(steps);
 }
 
 /* Of this process, so far */
@@ -102,7 +90,7 @@ store_chain_root(StoreDesc *store, const RowRef *ref)
 			return LINK_ROW(link);
 		if (!LINK_IS_SET(link) || !store_locate(store, LINK_ROW(link), &at))
 			return ref->row;
-		walk_step(++steps);
+		chain_walk_step(++steps);
 	}
 }
 
@@ -128,7 +116,7 @@ store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 
 	if (!is_heap_only(ref->words))
 		return false;
-	if (unlikely(++steps % WALK_CHECK == 0))
+	if (unlikely(++steps % CHAIN_WALK_CHECK == 0))
 		CHECK_FOR_INTERRUPTS();
 	pm_read_miss(HOP_MISSES);
 	link = link_read(ref->block, ref->index);
@@ -161,7 +149,7 @@ walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool qu
 			return true;
 		}
 		if (!quietly)
-			walk_step(n + 1);
+			chain_walk_step(n + 1);
 	}
 	return false;
 }
@@ -299,7 +287,7 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 		if (++steps == JUMP_AFTER && snapshot->snapshot_type == SNAPSHOT_MVCC &&
 			milestone_find(store, root->row, snapshot, &landing))
 			at = landing;
-		walk_step(steps);
+		chain_walk_step(steps);
 		link = link_read(at.block, at.index);
 	}
 	return false;

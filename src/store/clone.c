@@ -418,15 +418,12 @@ check_source(const StoreNode *node)
 {
 	char		problem[128];
 
-	if (node->damage != NULL)
-		strlcpy(problem, node->damage, sizeof(problem));
-	else if (!store_metadata_problem(node->header, problem, sizeof(problem)))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("a sofort table of the source database is damaged"),
-			 errdetail("It has OID %u: %s.", node->rel_oid, problem),
-			 errhint("Restore it from a backup, or read what is readable with sofort.salvage(), and drop it.")));
+	if (store_node_problem(node, problem, sizeof(problem)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a sofort table of the source database is damaged"),
+				 errdetail("It has OID %u: %s.", node->rel_oid, problem),
+				 errhint("Restore it from a backup, or read what is readable with sofort.salvage(), and drop it.")));
 }
 
 /* The write set names the copy before it exists. */

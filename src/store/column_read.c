@@ -117,8 +117,7 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 		else if (attr->attlen > 0)
 			values[i] = PointerGetDatum(element);
 		else if ((reference = *(const volatile PMPtr *) element) != PM_NULL)
-			values[i] = PointerGetDatum(attr->attlen == -1 ? varlena_deref(reference) :
-										pm_deref(reference));
+			values[i] = PointerGetDatum(value_deref(attr->attlen, reference));
 		else if (state[i] == STORE_VALUE)
 			state[i] = STORE_NO_ROW;	/* the value of dead rows alone was freed */
 	}

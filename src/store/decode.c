@@ -27,7 +27,7 @@ element_value(const char *element, int16 attlen, bool byval)
 	p = word_read((const uint64 *) element);
 	if (unlikely(p == PM_NULL))
 		return PointerGetDatum(attlen == -1 ? "\003" : "");
-	return PointerGetDatum(attlen == -1 ? varlena_deref(p) : pm_deref(p));
+	return PointerGetDatum(value_deref(attlen, p));
 }
 
 /* Is a long varlena as long as it says?  (One of a length that none has is none.) */

@@ -175,15 +175,10 @@ dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash)
 		*hash = dict_hash(e, d->attlen);
 		return true;
 	}
-	if (d->attlen == -2)
-	{
-		e = pm_deref(*(const PMPtr *) e);
-		*hash = dict_hash(e, strlen(e));
-		return true;
-	}
 	/* (a damaged length would lead through the pool, and back to before the value) */
-	e = varlena_deref(*(const PMPtr *) e);
-	*hash = dict_hash(VARDATA_ANY(e), VARSIZE_ANY_EXHDR(e));
+	e = value_deref(d->attlen, *(const PMPtr *) e);
+	*hash = d->attlen == -2 ? dict_hash(e, strlen(e)) :
+		dict_hash(VARDATA_ANY(e), VARSIZE_ANY_EXHDR(e));
 	return true;
 }
 

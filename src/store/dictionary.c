@@ -85,7 +85,7 @@ element_equals(const DictionaryHeader *d, uint64 code, const void *bytes, Size l
 		return memcmp(e, bytes, len) == 0;
 	if (*(const PMPtr *) e == PM_NULL)
 		return false;
-	e = d->attlen == -1 ? varlena_deref(*(const PMPtr *) e) : pm_deref(*(const PMPtr *) e);
+	e = value_deref(d->attlen, *(const PMPtr *) e);
 	if (d->attlen == -2)
 		return strlen(e) == len && memcmp(e, bytes, len) == 0;
 	return VARSIZE_ANY_EXHDR(e) == len && memcmp(VARDATA_ANY(e), bytes, len) == 0;

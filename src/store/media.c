@@ -292,6 +292,16 @@ block_problem(const StoreHeader *header, const BlockHeader *b, uint64 number)
 	return NULL;
 }
 
+/* What makes a store unusable: what the start has found, or its metadata now. */
+bool
+store_node_problem(const StoreNode *node, char *problem, Size size)
+{
+	if (node->damage == NULL)
+		return store_metadata_problem(node->header, problem, size);
+	strlcpy(problem, node->damage, size);
+	return true;
+}
+
 /*
  * What is read whenever the store is used: header, columns, shapes, heads of
  * dictionaries.  True, and what it is, if anything of them is damaged.

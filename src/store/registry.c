@@ -466,8 +466,7 @@ store_find(const RelFileLocator *locator)
 	StoreNode  *node = registry_find_locator(locator);
 	char		problem[128];
 
-	if (node == NULL || node->damage != NULL ||
-		store_metadata_problem(node->header, problem, sizeof(problem)))
+	if (node == NULL || store_node_problem(node, problem, sizeof(problem)))
 		return NULL;
 	return node->header;
 }

@@ -13,7 +13,6 @@
 #include "storage/lmgr.h"
 
 #define LOCK_TRIES		20		/* for the exclusive lock, 10 ms apart */
-#define CHAIN_WALK_MAX	(1 << 28)	/* rows on the way may be freed and filled again */
 #define ROWS_TOGETHER	256		/* whose values are freed with few drains */
 
 /*
@@ -107,9 +106,7 @@ chain_has_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 	{
 		if (version_is_dead(at.words, horizon))
 			return true;
-		CHECK_FOR_INTERRUPTS();
-		if (++steps == CHAIN_WALK_MAX)
-			chain_is_endless();
+		chain_walk_step(++steps);
 	}
 	return false;
 }

@@ -219,7 +219,7 @@ store_verify_metadata(Relation rel, StoreReport report, void *arg)
 	}
 	verify_columns(&v);
 	verify_shapes(&v);
-	return node->damage == NULL && !store_metadata_problem(v.header, any, sizeof(any));
+	return !store_node_problem(node, any, sizeof(any));
 }
 
 /* ---- rows ---- */
@@ -302,7 +302,7 @@ static const char *
 chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
 {
 	uint64		link = link_read_quietly(root->block, root->index);
-	uint64		rows = store_block_count(h) * SOFORT_BLOCK_ROWS;
+	uint64		rows = chain_limit(h);
 	bool		found = row == root->row;
 
 	while (LINK_IS_SET(link) && (link & LINK_ROOT) == 0)

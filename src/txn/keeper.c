@@ -28,6 +28,7 @@
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -473,6 +474,21 @@ static void
 end_taking_at_exit(int code, Datum arg)
 {
 	txn_kept_end_taking();
+}
+
+/*
+ * Lock a relation, up to the end of the transaction, for one that is about to be resumed;
+ * 55P03 if that means waiting: who has a lock may wait for rows of that very transaction,
+ * which the lock manager does not know.
+ */
+void
+txn_lock_for_resume(Oid relid, LOCKMODE mode)
+{
+	if (!ConditionalLockRelationOid(relid, mode))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain lock on relation \"%s\"", get_rel_name(relid)),
+				 errhint("The transaction still waits to be resumed: try again.")));
 }
 
 /*

@@ -430,6 +430,7 @@ extern uint32 dict_media_crc(const DictMedia *media);
 extern uint32 dictionary_check(const void *bytes, Size len);
 extern ShapePlan *row_check_plan(const ShapeHeader *shape);
 extern const char *store_identity_problem(const StoreHeader *header);
+extern bool store_node_problem(const StoreNode *node, char *problem, Size size);
 extern bool store_metadata_problem(const StoreHeader *header, char *problem, Size size);
 extern const char *column_problem(const ColumnHeader *c);
 extern const char *shape_problem(const StoreHeader *header, const ShapeHeader *s, uint64 id);
@@ -623,6 +624,13 @@ varlena_deref(PMPtr p)
 	return v;
 }
 
+/* A value of either kind of varying length, or one by reference of a fixed one */
+static inline void *
+value_deref(int16 attlen, PMPtr p)
+{
+	return attlen == -1 ? varlena_deref(p) : pm_deref(p);
+}
+
 /* ---- value.c ---- */
 #define STORE_VALUE_CRC	sizeof(uint32)	/* behind a value by reference */
 extern Size value_length(int16 attlen, const void *value);
@@ -809,6 +817,21 @@ chain_limit(const StoreHeader *header)
 }
 
 pg_noreturn extern void chain_is_endless(void);
+
+#define CHAIN_WALK_CHECK	1024	/* versions, a power of two: then look round */
+extern void chain_walked_far(uint64 steps);
+
+/*
+ * Of a walk without a lock, after so many versions, which may be foreign ones, of rows that
+ * were freed and filled again: once in a while it can be cancelled, and it ends.
+ */
+static inline void
+chain_walk_step(uint64 steps)
+{
+	if (unlikely(steps % CHAIN_WALK_CHECK == 0))
+		chain_walked_far(steps);
+}
+
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);

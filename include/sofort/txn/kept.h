@@ -12,6 +12,7 @@
 
 #include "datatype/timestamp.h"
 #include "sofort/pmem/layout.h"
+#include "storage/lockdefs.h"
 
 /* Seconds that a transaction waits for a taker after a start; 0: none waits. */
 extern int	sofort_continuation_timeout;
@@ -71,6 +72,7 @@ extern void txn_kept_find(const uint8 *hash, TxnKeptInfo *info);
 extern bool txn_resume(const TxnKeptInfo *info);
 
 /* In between it does not expire: this session is about to resume it.  (Its end ends it.) */
+extern void txn_lock_for_resume(Oid relid, LOCKMODE mode);
 extern void txn_kept_begin_taking(const TxnKeptInfo *info);
 extern void txn_kept_end_taking(void);
 

@@ -101,9 +101,10 @@ typedef struct TxnStoreOps
 	 * too).
 	 *
 	 * abort: undo_links() of all entries comes first (not at a start, where
-	 * undo_rows() does without), then undo_rows() of all, in reverse order.  BEGIN: the versions come out of their chains; then ABORTED.
-	 * END: the successor words are cleared; then EMPTY, or LOCKERS if END_LOCKERS
-	 * is set.  undo_links() says whether all of that must be durable in between.
+	 * undo_rows() does without), then undo_rows() of all, in reverse order.
+	 * BEGIN: the versions come out of their chains; then ABORTED.  END: the
+	 * successor words are cleared; then EMPTY, or LOCKERS if END_LOCKERS is
+	 * set.  undo_links() says whether all of that must be durable in between.
 	 *
 	 * No palloc, no pool allocation, no ERROR.  May run in the postmaster.
 	 */
