@@ -52,8 +52,10 @@ static const char *obstacle = NULL;
 typedef struct NotedTable
 {
 	Oid			relid;
+	bool		partitioned;
 	bool		writes;			/* it has had ROW EXCLUSIVE since it was noted so */
-	bool		fit;			/* and nothing has changed since that was looked at */
+	bool		fit;			/* and nothing has changed since that was looked at;
+								 * of a partitioned one: of none of its partitions */
 } NotedTable;
 
 /* All but those that were found unfit; in TopTransactionContext. */
@@ -144,18 +146,24 @@ note_table(Oid relid)
 	return t;
 }
 
-/* Others may make indexes and partitions meanwhile. */
+/*
+ * Others may make indexes and partitions meanwhile.  (Of a partition that is new, on
+ * whatever level, only its parent tells.)
+ */
 static void
 relation_changed(Datum arg, Oid relid)
 {
+	bool		noted = !OidIsValid(relid);
 	ListCell   *lc;
 
 	changes++;
 	foreach(lc, noted_tables)
+		noted |= ((NotedTable *) lfirst(lc))->relid == relid;
+	foreach(lc, noted_tables)
 	{
 		NotedTable *t = lfirst(lc);
 
-		if (t->relid == relid || !OidIsValid(relid))
+		if (t->relid == relid || !OidIsValid(relid) || (noted && t->partitioned))
 			t->fit = false;
 	}
 }
@@ -173,12 +181,14 @@ check_table(Oid relid, bool writes)
 {
 	Relation	rel;
 	NotedTable *t;
+	bool		partitioned;
 	uint64		before = changes;
 
 	if (is_fit(relid, writes))
 		return;
 	rel = table_open(relid, NoLock);
 	t = find_noted(relid);
+	partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	switch (rel->rd_rel->relkind)
 	{
 		case RELKIND_PARTITIONED_TABLE:
@@ -198,6 +208,7 @@ check_table(Oid relid, bool writes)
 	}
 	table_close(rel, NoLock);
 	t = note_table(relid);
+	t->partitioned = partitioned;
 	t->writes |= writes;
 	t->fit = changes == before;
 }
@@ -208,6 +219,7 @@ check_tables(Oid relid, bool writes)
 {
 	List	   *all;
 	ListCell   *lc;
+	uint64		before = changes;
 
 	if (is_fit(relid, writes))
 		return;
@@ -216,6 +228,8 @@ check_tables(Oid relid, bool writes)
 	foreach(lc, all)
 		check_table(lfirst_oid(lc), writes);
 	list_free(all);
+	if (changes != before)
+		find_noted(relid)->fit = false; /* there may be others by now */
 }
 
 /* A relation lock that this transaction holds. */
