@@ -255,6 +255,21 @@ foreach my $call ('sofort.set_dictionary_placement($$a$$, $$t$$, $$pmem$$)')
 like($node->error_of(q{SELECT pg_replication_origin_create('own'); SELECT pg_replication_origin_session_setup('own'); BEGIN; SELECT sofort.keep_transaction()}),
 	qr/^0A000/, 'refused with a replication origin');
 
+# ---- a session in which it could not go on does not get it: it waits for another ----
+{
+	my $k = kept();
+	say_to($k, 'UPDATE a SET v = -5 WHERE id = 5');
+	crash($k);
+	foreach my $before ('SELECT pg_advisory_lock(1)', 'BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT generate_series(1, 5); COMMIT', q{SELECT pg_replication_origin_session_setup('own')})
+	{
+		like($node->error_of("$before; BEGIN; SELECT sofort.resume_transaction('$k->{token}'); SELECT 1"), qr/^0A000: this transaction cannot be kept/, "not resumed after: $before");
+		is(outcome($k->{token}), 'open', 'and it waits on');
+	}
+	my $r = resumed($k->{token});
+	is(say_to($r, 'COMMIT; SELECT v FROM a WHERE id = 5'), "-5\n", 'it goes on in another session');
+	SofortNode::drop_session($r);
+}
+
 # ---- backup: in the restored cluster it waits, too ----
 {
 	my $copy = $node->pool_file . '.copy';

@@ -461,6 +461,12 @@ check_may_resume(const TxnKeptInfo *info)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the kept transaction belongs to another database"),
 				 errhint("Connect to database \"%s\".", get_database_name(info->db_oid))));
+
+	/*
+	 * An error now leaves it to others; what the session has done before it began this
+	 * transaction would roll it back, at the end of this statement or of any other.
+	 */
+	keepable_so_far();
 }
 
 Datum
