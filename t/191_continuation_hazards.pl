@@ -400,6 +400,56 @@ sql('CREATE TABLE a (id int PRIMARY KEY, v int) USING sofort; INSERT INTO a SELE
 	clean('several');
 }
 
+# ---- others use its end only when no crash can bring it back: that of one that runs, and of one that was resumed ----
+sql(q{CREATE TABLE e (id int PRIMARY KEY, v int) USING sofort; CREATE TABLE ep (id int PRIMARY KEY) USING sofort; INSERT INTO ep SELECT generate_series(1, 8);
+	CREATE TABLE ec (id int PRIMARY KEY, p int REFERENCES ep) USING sofort});
+foreach my $resumed (0, 1)
+{
+	my $what = $resumed ? 'one that was resumed' : 'one that runs';
+	my $n = 1 + $resumed;
+	my $k = kept();
+	say_to($k, "INSERT INTO e VALUES ($n, 0); INSERT INTO ec VALUES ($n, $n)");
+	my $token = $k->{token};
+	if ($resumed)
+	{
+		crash($k);
+		$k = resumed($token);
+	}
+	$node->arm('kept-ending', 'wait');
+	send_to($k, 'ROLLBACK');
+	ok($node->wait_at('kept-ending'), "$what is rolled back");
+	like($node->error_of("SELECT FROM ep WHERE id = $n FOR UPDATE NOWAIT"), qr/^55P03/, "$what: a row that it has locked");
+	my @others = map { my $s = session(); send_to($s, $_); $s } "INSERT INTO e VALUES ($n, 1)", "DELETE FROM ep WHERE id = $n";
+	ok(waiting_for_xid(2), "$what: others wait for its key, and for a row that it has locked");
+	is(sql("SELECT count(*) FROM e WHERE id = $n"), '0', "$what: they see nothing of it");
+	crash($k, @others);
+	is(outcome($token), 'open', "$what: after a crash it is there again");
+	$k = resumed($token);
+	is(say_to($k, 'COMMIT'), '', "$what: and commits");
+	is(sql("SELECT string_agg(v::text, ' '), (SELECT count(*) FROM ec JOIN ep ON p = ep.id WHERE p = $n) FROM e WHERE id = $n"), '0|1', "$what: with its key, and what it refers to");
+	SofortNode::drop_session($k);
+
+	# and when it has ended they go on
+	$n += 2;
+	$k = kept();
+	say_to($k, "INSERT INTO e VALUES ($n, 0); INSERT INTO ec VALUES ($n, $n)");
+	if ($resumed)
+	{
+		crash($k);
+		$k = resumed($k->{token});
+	}
+	$node->arm('kept-ending', 'wait');
+	send_to($k, 'ROLLBACK');
+	ok($node->wait_at('kept-ending'), "$what is rolled back, and nothing happens");
+	@others = map { my $s = session(); send_to($s, $_); $s } "INSERT INTO e VALUES ($n, 1)", "DELETE FROM ep WHERE id = $n";
+	ok(waiting_for_xid(2), "$what: others wait");
+	$node->disarm('kept-ending');
+	is(join('', map { answer($_) } $k, @others), '', "$what: and go on");
+	is(sql("SELECT v, (SELECT count(*) FROM ep WHERE id = $n) FROM e WHERE id = $n"), '1|0', "$what: with what they wanted");
+	SofortNode::drop_session($_) foreach $k, @others;
+}
+clean('others use its end');
+
 # ---- the background worker dies ----
 {
 	my $k = kept('keeper');

@@ -237,8 +237,8 @@ at_abort(void)
 	}
 	if (kept_is_running())
 	{
-		kept_locks_end(My.kept);
 		kept_close(My.kept, KEPT_ABORTED);
+		kept_locks_end(My.kept);
 	}
 	if (My.durable)
 	{

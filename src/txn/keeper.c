@@ -433,6 +433,7 @@ claim(void *arg)
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_KEPT), LW_EXCLUSIVE);
 	k->resumed_as = My.fxid;
 	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->stays_open, true, __ATOMIC_RELAXED);
 	locktable_hand_over(stand_in(k), k->slot, My.backend);
 	k->stage = KEEP_RUNNING;
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_KEPT));

@@ -161,15 +161,18 @@ txn_test_limit_records(uint64 n)
 
 /*
  * The outcome, durable on return: from now on the transaction is no kept one, and
- * a TCB in state KEPT is undone after a crash.  No error, no allocation.
+ * a TCB in state KEPT is undone after a crash.  Not before that may others make use of
+ * its end.  No error, no allocation.
  */
 void
 kept_close(const TxnKept *k, KeptState outcome)
 {
 	if (k->stage == KEEP_ASKED)
 		return;
+	SOFORT_STOP("kept-ending");
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);	/* see txn_kept_find() */
 	kept_close_record(kept_record(k), outcome);
+	__atomic_store_n(&TxnSlots[k->slot].stays_open, false, __ATOMIC_RELEASE);
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 	SOFORT_STOP("kept-closed");
 }
@@ -207,6 +210,7 @@ void
 kept_forget(TxnKept *k)
 {
 	TxnSlots[k->slot].kept = 0;
+	TxnSlots[k->slot].stays_open = false;
 	kept_free_locks(kept_record(k));
 	if (k->stage != KEEP_ASKED)
 		pg_atomic_fetch_sub_u32(&TxnShmem->kept, 1);
@@ -353,6 +357,7 @@ set_mark(TxnKept *k)
 	pg_atomic_fetch_add_u32(&TxnShmem->kept, 1);
 	k->stage = KEEP_RUNNING;
 	TxnSlots[k->slot].kept = (uint32) (k - TxnKeptOnes) + 1;
+	__atomic_store_n(&TxnSlots[k->slot].stays_open, true, __ATOMIC_RELEASE);
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 	pg_memory_barrier();
 }

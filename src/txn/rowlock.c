@@ -122,7 +122,8 @@ holder_runs(uint32 slot, uint32 generation)
 
 	return slot_transaction(slot, generation, &fxid) &&
 		__atomic_load_n(&TxnSlots[slot].active, __ATOMIC_ACQUIRE) &&
-		(waits || TransactionIdIsInProgress((TransactionId) fxid));
+		(waits || TransactionIdIsInProgress((TransactionId) fxid) ||
+		 (unlikely(slot_stays_open(slot)) && !TransactionIdDidCommit((TransactionId) fxid)));
 }
 
 /* LOCK word whose holder has not let go (it may be about to). */

@@ -113,6 +113,8 @@ typedef struct TxnSlot
 	uint32		kept;			/* index in TxnKeptOnes + 1 */
 	bool		waiting;		/* kept, open, and no process runs it; goes
 								 * away after fxid has changed */
+	bool		stays_open;		/* kept, and run by a process: a crash does not end
+								 * it.  Goes away when its end is durable */
 	bool		active;			/* its transaction has not ended */
 	bool		wrapped;		/* generations began again since the entries of
 								 * the TCB were zeroed */
@@ -353,6 +355,17 @@ slot_waits(uint32 slot)
 {
 	return slot < TxnShmem->nslots &&
 		__atomic_load_n(&TxnSlots[slot].waiting, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * PostgreSQL says that the slot's transaction neither runs nor has committed.  Would a
+ * crash bring it back nevertheless?  Then it counts as running: whoever made use of its
+ * end could be found in its way afterwards.  Its xid is locked until that is over.
+ */
+static inline bool
+slot_stays_open(uint32 slot)
+{
+	return __atomic_load_n(&TxnSlots[slot].stays_open, __ATOMIC_ACQUIRE);
 }
 
 static inline bool

@@ -270,6 +270,8 @@ view_word(const uint64 *where, WordView *v)
 			v->owner = OWNER_RUNNING;
 		else if (TransactionIdDidCommit((TransactionId) v->fxid))
 			v->owner = OWNER_COMMITTED;
+		else if (unlikely(slot_stays_open(WORD_SLOT(v->word))))
+			v->owner = OWNER_RUNNING;
 		else
 			v->owner = OWNER_UNDOING;
 
