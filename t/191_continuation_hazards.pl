@@ -450,6 +450,33 @@ foreach my $resumed (0, 1)
 }
 clean('others use its end');
 
+# ---- the same of one that waits; and its tables are not altered before it is undone ----
+{
+	my $k = kept();
+	say_to($k, 'INSERT INTO e VALUES (6, 0); UPDATE e SET v = v + 1000 WHERE id = 1; INSERT INTO ec VALUES (6, 6)');
+	crash($k);
+	foreach my $point ('kept-ending', 'kept-closed')
+	{
+		$node->arm($point, 'wait');
+		my $ending = session();
+		send_to($ending, "SELECT sofort.abort_transaction('$k->{token}')");
+		ok($node->wait_at($point), "it is being aborted, at $point");
+		like($node->error_of("SET lock_timeout = 50; DELETE FROM ep WHERE id = 6"), qr/^55P03/, "$point: a row that it has locked");
+		like($node->error_of($_), qr/^55006/, "$point: $_") foreach 'CREATE INDEX e_v ON e USING sofort_index (v)', 'VACUUM FULL e', 'TRUNCATE e', 'DROP TABLE e';
+		if ($point eq 'kept-ending')
+		{
+			crash($ending);
+			is(outcome($k->{token}), 'open', 'a crash then: it waits on');
+			next;
+		}
+		$node->disarm($point);
+		answer($ending);
+		SofortNode::drop_session($ending);
+	}
+	is(sql('CREATE INDEX e_v ON e USING sofort_index (v); SET enable_seqscan = off; SELECT count(*), (SELECT count(*) FROM e WHERE v >= 1000) FROM e WHERE v = 0'), '2|0', 'an index that is made afterwards');
+	clean('aborted while others wait');
+}
+
 # ---- the background worker dies ----
 {
 	my $k = kept('keeper');

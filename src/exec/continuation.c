@@ -526,24 +526,6 @@ sofort_abort_transaction(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-static void
-compare_store(void *arg, StoreId store, bool changed)
-{
-	UsedTable  *t = arg;
-
-	if (t->store == store)
-		t->store = 0;
-}
-
-static bool
-still_waits(const UsedTable *table)
-{
-	UsedTable	search = *table;
-
-	txn_all_kept_visit_stores(MyDatabaseId, compare_store, &search);
-	return search.store == 0;
-}
-
 /* Before a statement, while catalogs are as they were; NIL in almost all cases. */
 List *
 continuation_waiting_tables(void)
@@ -582,7 +564,7 @@ continuation_check_locks(List *tables)
 			SET_LOCKTAG_RELATION(tag, MyDatabaseId, table->relid);
 			held |= compat_lock_held_by_me(&tag, modes[i]);
 		}
-		if (!held || !still_waits(table))
+		if (!held || !txn_kept_uses_store(table->store))
 			continue;
 		name = get_rel_name(table->relid);
 		ereport(ERROR,

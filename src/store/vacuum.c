@@ -10,6 +10,7 @@
 #include "miscadmin.h"
 #include "sofort/compat/relcache.h"
 #include "sofort/store/store_internal.h"
+#include "sofort/txn/kept.h"
 #include "storage/lmgr.h"
 
 #define LOCK_TRIES		20		/* for the exclusive lock, 10 ms apart */
@@ -593,7 +594,8 @@ store_release_empty(Relation rel, StoreDesc *store)
 		pg_usleep(10000);
 	}
 	txn_resolve_prepared();
-	released = release_empty_runs(store);
+	/* (who undoes one that waits has no lock on its tables) */
+	released = txn_kept_uses_store(store->id) ? 0 : release_empty_runs(store);
 	UnlockRelation(rel, AccessExclusiveLock);
 	return released;
 }

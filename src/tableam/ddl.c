@@ -139,20 +139,6 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 		store_drop_at_commit(relation_locator(rel));
 }
 
-typedef struct StoreSearch
-{
-	StoreId		store;
-	bool		found;
-} StoreSearch;
-
-static void
-compare_store(void *arg, StoreId store, bool changed)
-{
-	StoreSearch *search = arg;
-
-	search->found |= search->store == store;
-}
-
 /*
  * Rewrites and index builds, which wait for transactions that change the table:
  * not for one that waits itself, after a crash, to be resumed.  (And TRUNCATE: a
@@ -161,13 +147,9 @@ compare_store(void *arg, StoreId store, bool changed)
 void
 tableam_refuse_waiting(Relation rel)
 {
-	StoreSearch search = {.store = 0};
-
 	if (likely(!txn_any_kept_waits()))
 		return;
-	search.store = store_open(rel)->id;
-	txn_all_kept_visit_stores(MyDatabaseId, compare_store, &search);
-	if (search.found)
+	if (txn_kept_uses_store(store_open(rel)->id))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed",

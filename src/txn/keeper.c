@@ -370,11 +370,12 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 	}
 	s = &TxnSlots[k->slot];
 	tcb = txn_tcb_of_slot(k->slot);
-	kept_locks_end(k);
 	kept_close(k, outcome);
 	tcb_finish_aborted(tcb, k->slot);
 	SOFORT_STOP("kept-undone");
 	txn_drain();				/* before an error: who goes on finds it undone, and flushes nothing */
+	/* until now its tables are not to be altered, or its locks passed over */
+	kept_locks_end(k);
 	__atomic_store_n(&s->active, false, __ATOMIC_RELEASE);
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
@@ -418,7 +419,8 @@ claim(void *arg)
 	Tcb		   *tcb;
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
-	if (k->stage != KEEP_WAITING || k->record != info->record)
+	if (k->stage != KEEP_WAITING || k->record != info->record ||
+		KEPT_STATE(kept_record(k)->state) != KEPT_OPEN)
 	{
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
 		return false;
@@ -604,6 +606,29 @@ txn_all_kept_visit_stores(Oid db_oid, TxnKeptVisitor fn, void *arg)
 		if (stage_of(k) == KEEP_WAITING && kept_record(k)->db_oid == db_oid)
 			txn_kept_visit_stores(i, fn, arg);
 	}
+}
+
+typedef struct StoreSearch
+{
+	StoreId		store;
+	bool		found;
+} StoreSearch;
+
+static void
+compare_store(void *arg, StoreId store, bool changed)
+{
+	StoreSearch *search = arg;
+
+	search->found |= search->store == store;
+}
+
+bool
+txn_kept_uses_store(StoreId store)
+{
+	StoreSearch search = {.store = store};
+
+	txn_all_kept_visit_stores(MyDatabaseId, compare_store, &search);
+	return search.found;
 }
 
 int

@@ -90,4 +90,11 @@ extern void txn_kept_visit_stores(uint32 place, TxnKeptVisitor fn, void *arg);
 extern void txn_all_kept_visit_stores(Oid db_oid, TxnKeptVisitor fn, void *arg);
 extern int	txn_kept_count_in_database(Oid db_oid);
 
+/*
+ * Does any of them use this store, of this database?  Nobody has a lock on its relation, and
+ * it may be undone at any moment, until that is done.  "No" is for good in this life, if
+ * the caller has a lock with which nobody can resume it.
+ */
+extern bool txn_kept_uses_store(StoreId store);
+
 #endif							/* SOFORT_TXN_KEPT_H */
