@@ -206,6 +206,24 @@ fill(DictTable *t, DictIndex *index, uint64 code)
 	}
 }
 
+/* The same for a new table.  An error (a value is damaged) frees it, and the one beside it. */
+static void
+fill_new(DictTable *t, DictTable *beside, DictIndex *index, uint64 code)
+{
+	PG_TRY();
+	{
+		fill(t, index, code);
+	}
+	PG_CATCH();
+	{
+		arena_free(t);
+		if (beside != NULL)
+			arena_free(beside);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 /* ---- replacing ---- */
 
 static void
@@ -252,7 +270,7 @@ dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 			pm_raise_full(full, media_size(slots));
 		dict_raise_out_of_memory();
 	}
-	fill(t, index, 0);
+	fill_new(t, delta, index, 0);
 	if (placement != DICT_DRAM)
 	{
 		t->media->covered = pm_vector_count(&d->values);
@@ -276,7 +294,7 @@ make_delta(StoreShared *shared, DictIndex *index, uint64 slots)
 
 	if (delta == NULL)
 		dict_raise_out_of_memory();
-	fill(delta, index, index->table->media->covered);
+	fill_new(delta, NULL, index, index->table->media->covered);
 	replace(shared, index, &index->delta, delta);
 }
 
@@ -321,7 +339,7 @@ dict_tables_open(StoreShared *shared, DictIndex *index, int flags)
 				return true;
 			dict_raise_out_of_memory();
 		}
-		fill(delta, index, media->covered);
+		fill_new(delta, t, index, media->covered);
 		replace(shared, index, &index->delta, delta);
 	}
 	replace(shared, index, &index->table, t);
