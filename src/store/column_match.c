@@ -56,8 +56,30 @@ MATCH_RANGE(match_int16, int16, int16)
 MATCH_RANGE(match_int32, int32, int32)
 MATCH_RANGE(match_int64, int64, int64)
 MATCH_RANGE(match_uint32, uint32, uint32)
-MATCH_RANGE(match_code1, uint8, uint8)
-MATCH_RANGE(match_code2, uint16, uint16)
+
+/* Codes; false: some row has one beyond the last that there is */
+#define MATCH_CODES(name, type, matches) \
+static bool \
+name(const StoreMatch *m, const char *p, uint32 stride, int n, uint8 *pg_restrict match) \
+{ \
+	type		last = (type) Min(m->ndictionary - 1, ((uint64) 1 << 8 * sizeof(type)) - 1); \
+	type		code = (type) m->code; \
+	const uint8 *codes = m->codes; \
+	uint8		beyond = 0; \
+	int			i; \
+\
+	(void) code; \
+	(void) codes; \
+	EACH_VALUE(type, p, stride, n, match[i] &= (matches); beyond |= (v > last)); \
+	return beyond == 0; \
+}
+
+MATCH_CODES(match_no_code1, uint8, 0)
+MATCH_CODES(match_no_code2, uint16, 0)
+MATCH_CODES(match_code1, uint8, v == code)
+MATCH_CODES(match_code2, uint16, v == code)
+MATCH_CODES(match_some_codes1, uint8, codes[v])
+MATCH_CODES(match_some_codes2, uint16, codes[v])
 
 /* Limits as the type has them; false: no value of it is in the range */
 static bool
@@ -113,7 +135,10 @@ EXTREMES(extremes_uint32, uint32)
 EXTREMES(extremes_code1, uint8)
 EXTREMES(extremes_code2, uint16)
 
-/* Rows that were never filled may have any code, and count if it is one. */
+/*
+ * Rows that were never filled may have any code, and count if it is one.  Where some have
+ * none it is for store_read_column() to tell why.
+ */
 static int
 extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, int64 *min,
 				  int64 *max)
@@ -129,17 +154,14 @@ extremes_of_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n
 		extremes_code1(p, a->stride, n, &first, &last);
 	else
 		extremes_code2(p, a->stride, n, &first, &last);
-	if (first >= ncodes)
-		return 0;
+	if (last >= ncodes)
+		return -1;
 	*min = *max = element_value(code_element(a, first), attr->attlen);
 	for (i = 0; first < last && i < n; i++)
 	{
 		int64		code = code_get(p + (Size) i * a->stride, attr->width);
-		int64		v;
+		int64		v = element_value(code_element(a, code), attr->attlen);
 
-		if (code >= ncodes)
-			continue;
-		v = element_value(code_element(a, code), attr->attlen);
 		*min = Min(*min, v);
 		*max = Max(*max, v);
 	}
@@ -230,29 +252,27 @@ find_codes(StoreMatch *m, const DictionaryHeader *d, int len)
 	}
 }
 
+/*
+ * False also where a row has a code that is not in the dictionary, or came since: it is for
+ * store_read_column() to tell why.
+ */
 static bool
 match_codes(StoreMatch *m, const AttrPlan *a, const ShapeAttr *attr, const char *p, int n,
 			uint8 *match)
 {
-	int			i;
-
 	if (!are_short_codes(attr))
 		return false;
 	if (m->dictionary != a->dictionary)
 		find_codes(m, a->dictionary, attr->attlen);
-	if (m->ndictionary > MOST_CODES)
+	if (m->ndictionary > MOST_CODES || m->ndictionary == 0)
 		return false;
-	if (m->ncodes == 0)
-		memset(match, 0, n);
-	else if (attr->width == 1 && m->ncodes == 1)
-		match_code1(p, a->stride, n, (uint8) m->code, (uint8) m->code, match);
-	else if (attr->width == 1)
-		EACH_VALUE(uint8, p, a->stride, n, match[i] &= m->codes[v]);
-	else if (m->ncodes == 1)
-		match_code2(p, a->stride, n, (uint16) m->code, (uint16) m->code, match);
-	else
-		EACH_VALUE(uint16, p, a->stride, n, match[i] &= m->codes[v]);
-	return true;
+	if (attr->width == 1)
+		return m->ncodes == 0 ? match_no_code1(m, p, a->stride, n, match) :
+			m->ncodes == 1 ? match_code1(m, p, a->stride, n, match) :
+			match_some_codes1(m, p, a->stride, n, match);
+	return m->ncodes == 0 ? match_no_code2(m, p, a->stride, n, match) :
+		m->ncodes == 1 ? match_code2(m, p, a->stride, n, match) :
+		match_some_codes2(m, p, a->stride, n, match);
 }
 
 /* ---- any column ---- */

@@ -21,6 +21,8 @@
 #include "sofort/txn/visibility.h"
 #include "utils/datum.h"
 
+static bool root_is_wanted(StoreDesc *store, const RowRef *ref, uint64 horizon, uint64 before);
+
 /* ---- columns ---- */
 
 static void
@@ -91,11 +93,13 @@ is_inline_value(const char *p, int width)
 		values[i] = (expression); \
 	}
 
-static void
+/* True: of some rows there are codes that the dictionary does not have. */
+static bool
 fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
 		   uint8 *state)
 {
 	uint64		count = pm_vector_count(&a->dictionary->values);
+	bool		strange = false;
 	int			i;
 
 	for (i = 0; i < n; i++, p += a->stride)
@@ -108,7 +112,10 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 		{
 			/* a NULL, or a free row */
 			if (state[i] == STORE_VALUE)
+			{
 				state[i] = STORE_NO_ROW;
+				strange = true;
+			}
 			continue;
 		}
 		element = code_element(a, code);
@@ -121,9 +128,30 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 		else if (state[i] == STORE_VALUE)
 			state[i] = STORE_NO_ROW;	/* the value of dead rows alone was freed */
 	}
+	return strange;
 }
 
-static void
+static bool
+fill_inline(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
+			uint8 *state)
+{
+	bool		strange = false;
+	int			i;
+
+	for (i = 0; i < n; i++, p += a->stride)
+	{
+		values[i] = PointerGetDatum(p);
+		if (!is_inline_value(p, attr->width) && state[i] == STORE_VALUE)
+		{
+			state[i] = STORE_NO_ROW;
+			strange = true;
+		}
+	}
+	return strange;
+}
+
+/* True: some rows that were not known to be free have what is no value. */
+static bool
 fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
 			uint8 *state)
 {
@@ -148,15 +176,11 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 			FILL(uint32, (Datum) v);
 			break;
 		case ATTR_IN_PLACE:
-		case ATTR_INLINE:
 			for (i = 0; i < n; i++, p += stride)
-			{
 				values[i] = PointerGetDatum(p);
-				if (attr->attlen == -1 && !is_inline_value(p, attr->width) &&
-					state[i] == STORE_VALUE)
-					state[i] = STORE_NO_ROW;
-			}
 			break;
+		case ATTR_INLINE:
+			return fill_inline(a, attr, p, n, values, state);
 		case ATTR_POINTER:
 			for (i = 0; i < n; i++, p += stride)
 				if (state[i] == STORE_VALUE)
@@ -166,10 +190,44 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 		case ATTR_CODE1_2:
 		case ATTR_CODE1_4:
 		case ATTR_CODE:
-			fill_codes(a, attr, p, n, values, state);
-			break;
+			return fill_codes(a, attr, p, n, values, state);
 		case ATTR_MISSING:
 			break;
+	}
+	return false;
+}
+
+/*
+ * A version whose code the dictionary does not have, or whose short text is none: its index
+ * entry would not be found.  Free rows, and those that were undone, may have anything.
+ */
+static void
+refuse_damaged(StoreDesc *store, BlockHeader *block, BlockNumber number, const ShapePlan *plan,
+			   int att, const uint8 *state)
+{
+	const AttrPlan *a = &plan->plan[att];
+	const ShapeAttr *attr = &plan->reader->attr[att];
+	RowRef		ref = {.block = block,.row = (uint64) number * SOFORT_BLOCK_ROWS};
+
+	for (ref.index = 0; ref.index < block->capacity; ref.index++, ref.row++)
+	{
+		const char *p = (const char *) block + a->offset + (Size) ref.index * a->stride;
+
+		if (state[ref.index] != STORE_NO_ROW)
+			continue;
+		ref.words = (RowWords *) ((char *) block + plan->record_offset +
+								  (Size) ref.index * plan->record_stride);
+		if (!begin_is_of_version(word_read(&ref.words->begin)))
+			continue;
+		/* it may have been written since; now its fields do not change any more */
+		pg_read_barrier();
+		if (attr_is_null(plan, a, &ref) ||
+			(a->kind == ATTR_INLINE ? is_inline_value(p, attr->width) :
+			 code_get(p, attr->width) < pm_vector_count(&a->dictionary->values)))
+			continue;
+		if (root_is_wanted(store, &ref, store_cached_horizon(true), PG_UINT64_MAX))
+			pm_damaged(a->kind == ATTR_INLINE ? "a value is longer than its field" :
+					   "a row has a code that its dictionary does not have");
 	}
 }
 
@@ -194,7 +252,9 @@ store_read_column(StoreDesc *store, BlockNumber number, int att, Datum *values, 
 	fill_nulls(plan, a, (const char *) block, n, state);
 	if (is_for_rows_in_use(store, a, att))
 		drop_unused_rows(plan, (const char *) block, n, state);
-	fill_values(a, &plan->reader->attr[att], (const char *) block + a->offset, n, values, state);
+	if (unlikely(fill_values(a, &plan->reader->attr[att], (const char *) block + a->offset, n, values,
+							 state)))
+		refuse_damaged(store, block, number, plan, att, state);
 	return n;
 }
 
@@ -231,7 +291,7 @@ ended_before(const RowWords *words, uint64 horizon)
 		WORD_TAG(word_read(&words->begin)) == WORD_TAG_STAMP;
 }
 
-static inline bool
+static bool
 root_is_wanted(StoreDesc *store, const RowRef *ref, uint64 horizon, uint64 before)
 {
 	uint64		begin = word_read(&ref->words->begin);

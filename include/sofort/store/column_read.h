@@ -25,15 +25,16 @@ typedef enum StoreValueState
  * lie there: no chain is followed.  values and state have SOFORT_BLOCK_ROWS
  * elements.  Returns how many were filled; 0 if the block has no storage.  Values of
  * rows that are free or were undone may be reported as STORE_VALUE, with any contents
- * that the type's functions can read.
+ * that the type's functions can read.  A root that is not dead to all, and has what is no
+ * value, is an error: who left it out would not find it.
  */
 extern int	store_read_column(StoreDesc *store, BlockNumber block, int att, Datum *values,
 							  uint8 *state);
 
 /*
  * Smallest and largest integer in a column of a block, free rows included.  Returns how many
- * rows it has, 0 if it has no storage or no row a value; -1 if the column is stored in another
- * way than as numbers or codes beside each other, or may have NULLs.
+ * rows it has, 0 if it has no storage; -1 if the column is stored in another way than as numbers
+ * or codes beside each other, may have NULLs, or has codes that stand for nothing.
  */
 extern int	store_column_extremes(StoreDesc *store, BlockNumber block, int att, int64 *min,
 								  int64 *max);
@@ -60,9 +61,9 @@ typedef struct StoreMatch
 
 /*
  * match[i] becomes 0 if row i of the block cannot have a value in the range; NULLs and
- * free rows may be left as they are.  Rows whose values came to the dictionary after the first
- * call are left out, too.  Returns how many rows the block has, 0 if it has no storage; -1, and
- * match is as it was, if that cannot be told from how the column is stored.
+ * free rows may be left as they are.  Returns how many rows the block has, 0 if it has no
+ * storage; -1, and match is of no use, if that cannot be told from how the column is stored, or
+ * rows have codes that stand for nothing, or values that are younger than the first call.
  */
 extern int	store_match_column(StoreDesc *store, BlockNumber block, StoreMatch *m, uint8 *match);
 extern void store_match_free(StoreMatch *m);
