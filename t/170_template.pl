@@ -130,6 +130,32 @@ is($node->verify_problems, '', 'verify');
 	SofortNode::drop_session($_) foreach ($owner, $other);
 }
 
+# Several databases that are wanted without others in them: recovery leaves all of them.
+{
+	my $workers = sub {
+		$node->safe_psql('postgres', "ALTER SYSTEM SET sofort.recovery_workers = $_[0]");
+		$node->reload;
+	};
+	my $start = sub { $workers->(0); $node->kill9; $node->start; };
+	my $missing = "SELECT count(*) FROM sofort.indexes WHERE status <> 'ready'";
+	$node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE copy") foreach qw(one two);
+	$start->();
+	my @inside = map { session_on($node, undef, $_) } qw(one two);
+	is(join('', map { say_to($_, $missing) } @inside), "2\n2\n", 'two databases to be recovered, with somebody in them');
+	my @droppers = map { session_on($node) } qw(one two);
+	send_to($droppers[0], 'DROP DATABASE one');
+	send_to($droppers[1], 'DROP DATABASE two');
+	ok($node->wait_until(q{SELECT count(*) = 2 FROM pg_locks WHERE locktype = 'object' AND mode = 'AccessExclusiveLock' AND granted}),
+		'two are wanted without others in them');
+	$node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DROP DATABASE%' AND state = 'active'});
+	like(answer($_), qr/57014/, 'they do not get them') foreach @droppers;
+	$workers->(2);
+	are_built('copy', 2, 'workers come to another one');
+	is(join('', map { say_to($_, $missing) } @inside), "2\n2\n", 'and to neither of these, for a while');
+	SofortNode::drop_session($_) foreach (@inside, @droppers);
+	is($node->verify_problems('copy'), '', 'verify');
+}
+
 $node->stop;
 $node->teardown_node;
 done_testing();

@@ -149,13 +149,21 @@ recovery_startup(void)
 	}
 }
 
+/* (a clock that is set back does not make it last) */
 bool
 recovery_must_stay_away(Oid db_oid)
 {
-	bool		result;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		result = false;
 
 	LWLockAcquire(&Recovery->lock, LW_SHARED);
-	result = Recovery->leave_db == db_oid && GetCurrentTimestamp() < Recovery->leave_until;
+	for (int i = 0; i < RECOVERY_LEFT && !result; i++)
+	{
+		const RecoveryLeft *left = &Recovery->left[i];
+
+		result = left->db_oid == db_oid && now >= left->since &&
+			!TimestampDifferenceExceeds(left->since, now, RECOVERY_HOLD_OFF_SECONDS * 1000);
+	}
 	LWLockRelease(&Recovery->lock);
 	return result;
 }
@@ -254,16 +262,33 @@ recovery_main(void (*body) (Datum), Datum arg, int exit_code)
 
 /* ---- leaving a database ---- */
 
+/* Its place, or that of the one that was left first.  Under the lock. */
+static RecoveryLeft *
+place_of_left(Oid db_oid)
+{
+	RecoveryLeft *place = &Recovery->left[0];
+
+	for (int i = 0; i < RECOVERY_LEFT; i++)
+	{
+		if (Recovery->left[i].db_oid == db_oid)
+			return &Recovery->left[i];
+		if (Recovery->left[i].since < place->since)
+			place = &Recovery->left[i];
+	}
+	return place;
+}
+
 /* Workers clear their slot, under the lock, before their pid can be reused. */
 static int
 signal_workers(Oid db_oid)
 {
+	RecoveryLeft *left;
 	int			n = 0;
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
-	Recovery->leave_db = db_oid;
-	Recovery->leave_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-														RECOVERY_HOLD_OFF_SECONDS * 1000);
+	left = place_of_left(db_oid);
+	left->db_oid = db_oid;
+	left->since = GetCurrentTimestamp();
 	for (int i = 0; i < RECOVERY_SLOTS; i++)
 		if (Recovery->slots[i].db_oid == db_oid && Recovery->slots[i].pid != 0)
 		{

@@ -52,11 +52,20 @@ typedef struct RecoveryDone
 /* Databases that are waited for one by one; while there are more, for all */
 #define RECOVERY_AWAITED		64
 
+/* A database that was wanted without us, and when: recovery_leave_database() */
+typedef struct RecoveryLeft
+{
+	Oid			db_oid;
+	TimestampTz since;
+} RecoveryLeft;
+
+/* So many at a time; with more, the one of which that is the longest ago is forgotten */
+#define RECOVERY_LEFT			64
+
 typedef struct RecoveryShared
 {
 	LWLock		lock;
-	Oid			leave_db;		/* recovery_leave_database() */
-	TimestampTz leave_until;
+	RecoveryLeft left[RECOVERY_LEFT];
 	bool		look_for_databases; /* recovery_look_for_databases() */
 	bool		look_at_all;
 	Latch	   *launcher;		/* NULL: there is none */
