@@ -130,7 +130,8 @@ is($node->verify_problems, '', 'verify');
 	SofortNode::drop_session($_) foreach ($owner, $other);
 }
 
-# Several databases that are wanted without others in them: recovery leaves all of them.
+# Several databases that are wanted without others in them: recovery leaves all of them. And who has one
+# for himself for long holds up neither the recovery of others nor VACUUM.
 {
 	my $workers = sub {
 		$node->safe_psql('postgres', "ALTER SYSTEM SET sofort.recovery_workers = $_[0]");
@@ -153,6 +154,17 @@ is($node->verify_problems, '', 'verify');
 	are_built('copy', 2, 'workers come to another one');
 	is(join('', map { say_to($_, $missing) } @inside), "2\n2\n", 'and to neither of these, for a while');
 	SofortNode::drop_session($_) foreach (@inside, @droppers);
+
+	$start->();
+	my $owner = session_on($node);
+	say_to($owner, 'BEGIN; ALTER DATABASE one RENAME TO three');
+	sleep(11);    # recovery leaves it for ten seconds, and does not look at its lock
+	$workers->(1);
+	are_built($_, 2, "one database is locked: $_ is recovered") foreach qw(copy two);
+	is($node->error_of("SET statement_timeout = '30s'; VACUUM t", 'copy'), '', 'one database is locked: VACUUM looks for orphans elsewhere');
+	say_to($owner, 'ROLLBACK');
+	are_built('one', 2, 'it is recovered when it is locked no more');
+	SofortNode::drop_session($owner);
 	is($node->verify_problems('copy'), '', 'verify');
 }
 

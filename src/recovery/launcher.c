@@ -17,6 +17,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "sofort/compat/lock.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
@@ -132,20 +133,34 @@ read_database(Oid db_oid, bool *valid)
 	return HeapTupleIsValid(tuple);
 }
 
+typedef enum DatabaseState
+{
+	DATABASE_GONE,				/* or nobody can connect to it any more */
+	DATABASE_LOCKED,			/* somebody has it for himself: not known yet */
+	DATABASE_THERE
+} DatabaseState;
+
 /*
  * A crash between DROP DATABASE and the moment at which its stores are dropped
- * leaves them to us.  The lock waits for a DROP that is about to commit, or to
- * roll back.  Nor can anybody connect if one was cut short before.
+ * leaves them to us.  Nor can anybody connect if one was cut short before.
+ *
+ * Who has the database for himself, or waits for that, may be about to drop it; for how
+ * long, nobody knows (ALTER DATABASE RENAME in a transaction block), and there are other
+ * databases.
  */
-static bool
-database_is_there(LauncherDatabase *db)
+static DatabaseState
+look_for_database(LauncherDatabase *db)
 {
 	Oid			db_oid = db->db_oid;
 	bool		valid;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
+	if (!compat_try_lock_database(db_oid, AccessShareLock))
+	{
+		CommitTransactionCommand();
+		return DATABASE_LOCKED;
+	}
 	if (!read_database(db_oid, &valid))
 	{
 		/* new ones are those of a database of that number that is being made */
@@ -157,7 +172,7 @@ database_is_there(LauncherDatabase *db)
 	}
 	CommitTransactionCommand();
 	db->looked_for = true;
-	return valid;
+	return valid ? DATABASE_THERE : DATABASE_GONE;
 }
 
 static bool
@@ -418,6 +433,30 @@ needs_worker(LauncherDatabase *db, bool functions, bool *later)
 	return functions ? !to_be_done && db->functions_left : to_be_done;
 }
 
+/* slot: for a worker, or -1.  Has one been started? */
+static bool
+take_up(LauncherDatabase *db, bool functions, int slot, bool *later)
+{
+	switch (look_for_database(db))
+	{
+		case DATABASE_GONE:
+			db->done = true;
+			db->functions_left = false;
+			return false;
+		case DATABASE_LOCKED:
+			/* who waits for that lock may wait for one who waits at the gate */
+			db->failed = true;
+			*later = true;
+			return false;
+		case DATABASE_THERE:
+			break;
+	}
+	if (slot >= 0 && start_worker(slot, db, functions))
+		return true;
+	*later |= sofort_recovery_workers > 0;
+	return false;
+}
+
 /*
  * One for each database at most, so that databases go side by side.  *later: not all of
  * them (without any workers there is nothing to wait for: a new setting wakes us).
@@ -447,15 +486,8 @@ start_round(bool functions, bool *later)
 			GetCurrentTimestamp() >= db->not_before && !away;
 		if (!room && (db->looked_for || away))
 			*later |= sofort_recovery_workers > 0 || !db->looked_for;
-		else if (!database_is_there(db))
-		{
-			db->done = true;
-			db->functions_left = false;
-		}
-		else if (room && start_worker(slot, db, functions))
-			started = true;
 		else
-			*later |= sofort_recovery_workers > 0;
+			started |= take_up(db, functions, room ? slot : -1, later);
 	}
 	return started;
 }

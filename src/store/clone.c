@@ -457,7 +457,7 @@ store_clone_database(Oid from_db, Oid to_db)
 		RelFileLocator key = list[i].key;
 
 		/* its relation's file is not copied either; what has one is not dropped meanwhile */
-		if (store_file_is_gone(key))
+		if (store_file_is_gone(key, true))
 			continue;
 		check_source(&list[i]);
 		/* (in the default tablespace, which is not named, or in the same one) */

@@ -14,6 +14,7 @@
 #include "catalog/pg_tablespace.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
+#include "sofort/compat/lock.h"
 #include "sofort/store/store_internal.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
@@ -186,15 +187,13 @@ is_old(void *arg, const StoreNode *node)
 	return !node->this_life;
 }
 
-/* Locked, so that the database stays there; InvalidOid: it does not exist. */
+/* Of a database that is locked, so that it stays there; InvalidOid: it does not exist. */
 static Oid
-lock_default_tablespace(Oid db_oid)
+default_tablespace(Oid db_oid)
 {
-	HeapTuple	tuple;
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db_oid));
 	Oid			spc_oid;
 
-	LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
-	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(db_oid));
 	if (!HeapTupleIsValid(tuple))
 		return InvalidOid;
 	spc_oid = ((Form_pg_database) GETSTRUCT(tuple))->dattablespace;
@@ -223,22 +222,30 @@ file_is_gone(const RelFileLocator *locator)
 	return !there;
 }
 
-/* The file of a key, perhaps in another database; in a transaction. */
+/*
+ * The file of a key, perhaps in another database; in a transaction.  wait: for who has
+ * that database for himself, who may keep it for long; else that is not known yet.
+ */
 bool
-store_file_is_gone(RelFileLocator locator)
+store_file_is_gone(RelFileLocator locator, bool wait)
 {
+	Oid			db_oid = locator_db(&locator);
 	bool		gone;
 
 	if (OidIsValid(locator_spc(&locator)))
 		return file_is_gone(&locator);
-	if (locator_db(&locator) == MyDatabaseId)
+	if (db_oid == MyDatabaseId)
 	{
 		locator_spc(&locator) = MyDatabaseTableSpace;
 		return file_is_gone(&locator);
 	}
-	locator_spc(&locator) = lock_default_tablespace(locator_db(&locator));
+	if (wait)
+		LockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
+	else if (!compat_try_lock_database(db_oid, AccessShareLock))
+		return false;
+	locator_spc(&locator) = default_tablespace(db_oid);
 	gone = OidIsValid(locator_spc(&locator)) && file_is_gone(&locator);
-	UnlockSharedObject(DatabaseRelationId, locator_db(&locator), 0, AccessShareLock);
+	UnlockSharedObject(DatabaseRelationId, db_oid, 0, AccessShareLock);
 	return gone;
 }
 
@@ -257,7 +264,7 @@ store_collect_orphans(void)
 	for (i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (list[i].damage == NULL && store_file_is_gone(list[i].key))
+		if (list[i].damage == NULL && store_file_is_gone(list[i].key, false))
 		{
 			/* perhaps COMMIT PREPARED has just removed it */
 			txn_resolve_prepared();

@@ -9,8 +9,10 @@
 #define SOFORT_COMPAT_LOCK_H
 
 #include "postgres.h"
+#include "catalog/pg_database.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "utils/inval.h"
 #include "utils/rel.h"
 
 /*
@@ -42,6 +44,25 @@ compat_try_lock_tuple(Relation rel, ItemPointer tid, LOCKMODE mode)
 	return LockAcquireExtended(&tag, mode, false, true, false, NULL, false) !=
 		LOCKACQUIRE_NOT_AVAIL;
 #endif
+}
+
+/* As LockSharedObject(); false if that would have to wait. */
+static inline bool
+compat_try_lock_database(Oid db_oid, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	LockAcquireResult result;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, db_oid, 0);
+#if PG_VERSION_NUM < 180000
+	result = LockAcquireExtended(&tag, mode, false, true, true, NULL);
+#else
+	result = LockAcquireExtended(&tag, mode, false, true, true, NULL, false);
+#endif
+	if (result == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	AcceptInvalidationMessages();
+	return true;
 }
 
 #if PG_VERSION_NUM < 170000

@@ -376,7 +376,7 @@ struct StoreLocal
 
 /* ---- registry.c ---- */
 extern StoreNode *registry_find_id(StoreId id);
-extern bool store_file_is_gone(RelFileLocator key);
+extern bool store_file_is_gone(RelFileLocator key, bool wait);
 extern bool store_file_was_reset(const RelFileLocator *key);
 extern StoreHeader *registry_find_shared(StoreId id, StoreShared **shared);
 extern StoreNode *registry_find_locator(const RelFileLocator *locator);
