@@ -41,8 +41,8 @@ am_is_ours(Relation index)
 }
 
 /*
- * The trees are not logged: those of heap tables would miss what a standby
- * replays.  And row ids have room for 256 rows per block.
+ * The trees are not WAL-logged: on a standby an index of a heap table would miss what is
+ * replayed.  Also, row ids have room for only 256 rows per block.
  */
 void
 am_check_table(Relation heap)
@@ -135,9 +135,9 @@ btree_entry_bytes(Relation index)
 }
 
 /*
- * Size and height, where the planner has those of an empty file.  They are
- * what a btree of these entries would have, as a table's pages are those of a
- * heap: that is what the cost model is about.
+ * Size and height, in place of those of an empty file, which the planner has.  They are
+ * those of a btree of these entries, as a table's pages are those of a heap table: that is
+ * what the cost model is made for.
  */
 static void
 set_size(IndexOptInfo *info)
@@ -189,7 +189,7 @@ am_property(Oid index_oid, int attno, IndexAMProperty prop, const char *propname
 	return true;
 }
 
-/* A placeholder is as valid as the btree class that it stands for. */
+/* A placeholder is valid if the btree class that it stands for is. */
 static bool
 am_validate(Oid opclass)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * am_internal.h
- *	  Between the files of the access method.
+ *	  What the files of the access method share.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,7 @@ extern void am_check_table(Relation heap);
 
 /* ---- cost.c ---- */
 
-/* What the part of the index that is not there adds to one scan of it */
+/* Adds to a scan's cost what the missing part of the index costs */
 extern void cost_add_missing_part(IndexOptInfo *info, double loop_count, Cost *startup,
 								  Cost *total);
 

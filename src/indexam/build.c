@@ -107,7 +107,7 @@ array_discard(BuildState *build, EntryArray *array)
 	array_clear(array);
 }
 
-/* Take entry i out of the array's responsibility for its tuple. */
+/* The array is no longer responsible for the tuple of this entry. */
 static void
 forget_tuple(BuildState *build, uint8 *entry)
 {
@@ -252,7 +252,7 @@ start_external_sort(BuildState *build)
 			sort_put(build, entry);
 	}
 
-	/* only now, when nothing can fail, as errors discard tuples */
+	/* not before nothing can fail any more: errors discard tuples */
 	for (i = 0; i < build->live.n; i++)
 	{
 		uint8	   *entry = build->live.entries + i * build->stride;
@@ -392,7 +392,7 @@ check_leaf(BuildState *build, Relation heap, TreeLeaf *leaf, uint8 *previous, bo
 	}
 }
 
-/* The tree holds live entries only and is private. */
+/* The tree holds only live entries, and nobody else can see it. */
 static void
 check_unique(BuildState *build, Relation heap, bool nulls_not_distinct)
 {

@@ -25,10 +25,10 @@
 #include "am_internal.h"
 #include "partial.h"
 
-/* Of a table, to look at which of its blocks may hold a value */
+/* Smallest part of a table that is read to find out which of its blocks may hold a value */
 #define SMALLEST_PART	0.01
 
-/* What the planner shall believe; see indexam_assume() */
+/* What the planner is told to assume; see indexam_assume() */
 static IndexamAssumption assumption = INDEXAM_AS_IT_IS;
 static const Oid *assumed = NULL;
 static int	nassumed = 0;
@@ -61,8 +61,8 @@ indexam_is_volatile(Oid index_oid)
 }
 
 /*
- * Of the blocks of the table, known by their smallest and largest value of the leading
- * column: how many may have one value?  None if values come in order.
+ * What part of the table's blocks may hold a given value of the leading column, if of each
+ * block the smallest and largest value are known?  None if values are in order.
  */
 static double
 part_in_doubt(Relation index)
@@ -118,7 +118,7 @@ is_in_list(Oid index_oid)
 	return false;
 }
 
-/* Between 0 and 1: how much of an index is searched as an index now */
+/* Between 0 and 1: the part of an index that can already be searched as an index */
 static double
 rebuilt_part(Oid index_oid)
 {
@@ -128,7 +128,7 @@ rebuilt_part(Oid index_oid)
 
 	indexam_stats(index, &stats);
 	if (strcmp(stats.state, "ready") == 0 || stats.merging || !partial_is_possible(index))
-		result = 1;				/* or will be before it is used */
+		result = 1;				/* or it will be ready before it is used */
 	else if (stats.segments > 0)
 		result = (double) stats.segments_done / stats.segments;
 	index_close(index, NoLock);
@@ -144,18 +144,19 @@ complete_part(const IndexOptInfo *info)
 		return !indexam_is_volatile(info->indexoid) ||
 			is_in_list(info->indexoid) == (assumption == INDEXAM_NONE_BUT) ? 1 : 0;
 
-	/* who needs an index that cannot be used yet waits until it can */
+	/* whoever needs an index that cannot be used yet waits until it can */
 	return indexam_use_partial && pool_status() == POOL_READY ? rebuilt_part(info->indexoid) : 1;
 }
 
 /*
- * Looking for a key in blocks that are not indexed yet reads their leading
- * column only: measured, a fifth of a sequential scan or far less (zones).
+ * Looking for a key in blocks that are not indexed yet reads only their leading column.
+ * Measured: a fifth of a sequential scan, or far less (zones).
  */
 #define COLUMN_SCAN		0.2
 
 /*
- * The first of several look-ups finds out about the blocks, the others read those in doubt.
+ * The first of several look-ups finds out what blocks hold; the others read only those that
+ * may hold the value.
  */
 static double
 cost_of_search(Relation index, double loop_count, double pages, double rows)

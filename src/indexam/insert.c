@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * insert.c
- *	  Entries from column values, and their insertion.
+ *	  Forming entries from column values, and inserting them.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,10 @@ check_tid(Relation index, const ItemPointerData *tid)
 						RelationGetRelationName(index))));
 }
 
-/* Such a tree is never built in parts: it is there, or this is a build of it. */
+/*
+ * Is the tree in the pool?  Such a tree is never built in parts: either it is there, or
+ * this is the build of it.
+ */
 static inline bool
 has_pool_tree(const IndexKeys *keys)
 {
@@ -193,8 +196,8 @@ discard_unless_inserted(int code, Datum arg)
 }
 
 /*
- * The entry's tuple must not be lost to an error (comparing may raise one, too), nor
- * to the end of a session that waits for another one's key.
+ * The entry's tuple must not leak if an error is raised (comparing may do so, too), nor if
+ * the session ends while it waits for another one's key.
  */
 static bool
 guarded_insert(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *isnull,
@@ -216,8 +219,8 @@ guarded_insert(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *i
 }
 
 /*
- * A commit that writes to the table makes its entries durable, too.  Others
- * (CREATE INDEX CONCURRENTLY) have nobody to do so.
+ * The commit of a transaction that writes to the table makes its entries durable, too.  For
+ * other insertions (CREATE INDEX CONCURRENTLY) it is done here.
  */
 static void
 entry_inserted(const IndexKeys *keys, const uint8 *entry)
@@ -235,7 +238,7 @@ am_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation
 	uint8		entry[TREE_MAX_STRIDE];
 	bool		is_unique;
 
-	/* unlike any other; a deferred check has nothing to do */
+	/* equal to no other: a deferred check has nothing to do */
 	bool		unlike_all = check != UNIQUE_CHECK_NO && any_null(keys, isnull) &&
 		!index->rd_index->indnullsnotdistinct;
 

@@ -19,7 +19,7 @@
 #include "sofort/indexam/keys.h"
 #include "utils/fmgroids.h"
 
-/* Longest text in the bytes; what is longer has its rest in the tuple. */
+/* Bytes of a text that are in the key; the rest of a longer one is in the tuple. */
 #define MAX_TEXT_BYTES	16
 
 typedef struct KindOfProc
@@ -75,7 +75,7 @@ find_kind(Oid proc, Oid collation)
 	return NULL;
 }
 
-/* Is the attribute stored as the comparison function's own type is? */
+/* Is the attribute stored in the same way as the type of the comparison function? */
 static bool
 storage_fits(KeyKind kind, const KindOfProc *found, Form_pg_attribute att)
 {
@@ -287,7 +287,7 @@ keys_equal(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 	return compare_keys(keys, a, b) == 0;
 }
 
-/* Probe of a place whose key needs its tuple; bytes are equal. */
+/* Compares the probe of a place whose key needs its tuple; the bytes are equal. */
 static int
 compare_place(const TreeProbe *probe, const uint8 *entry)
 {

@@ -21,7 +21,7 @@
 #include "utils/float.h"
 #include "utils/fmgrprotos.h"
 
-/* Last byte of a text: its length in the bytes, or this */
+/* Last byte of a text: the number of its bytes in the key, or this if it is longer */
 #define TEXT_LONGER		0xff
 
 static void
@@ -168,7 +168,7 @@ encode_bytes(const char *data, int len, int width, uint8 *bytes)
 	return KEY_PREFIX;
 }
 
-/* Blanks that char(n) has after this text */
+/* Number of blanks that char(n) has after this text */
 static int
 bpchar_blanks(const KeyColumn *column, const char *data, int len)
 {
@@ -220,7 +220,7 @@ encode_varlena(const KeyColumn *column, Datum value, uint8 *bytes)
 static KeyEncoded
 encode_numeric(Datum value, uint8 *bytes)
 {
-	/* the function would leave its copy of a value with a short header behind */
+	/* otherwise the function would leak its copy of a value with a short header */
 	struct varlena *number = PG_DETOAST_DATUM(value);
 	double		v = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
 													   PointerGetDatum(number)));
@@ -323,7 +323,7 @@ keys_encode(const KeyFormat *format, const Datum *values, const bool *isnull, ui
 
 /* ---- back ---- */
 
-/* Of a value without tuple.  XX002 if the entry is damaged */
+/* Length of a value without a tuple.  XX002 if the entry is damaged. */
 static int
 inline_length(const KeyColumn *column, const uint8 *bytes)
 {

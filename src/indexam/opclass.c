@@ -131,11 +131,11 @@ opclass_of_btree(Oid opclass)
 	else
 		result = find_opclass(BTREE_AM_OID, (Form_pg_opclass) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
-	/* it may have another schema or name by now */
+	/* it may have been renamed or moved to another schema */
 	return OidIsValid(result) ? result : original_of(opclass);
 }
 
-/* Give the placeholder's name in an error. */
+/* Raises an error that names the placeholder. */
 static void
 raise_no_btree_class(Oid opclass)
 {
@@ -180,8 +180,9 @@ patch_relcache(Oid index_oid, const oidvector *classes)
 }
 
 /*
- * As index_create(), which knows btree's classes only and has looked at our placeholders:
- * the order of these is that of bytes, but their equality that of the collation.
+ * As index_create() does for btree's pattern classes.  (It knows only these, and has looked
+ * at our placeholders.)  Their order is that of bytes, but their equality is that of the
+ * collation.
  */
 static void
 check_collation(Oid btree, Oid collation)
@@ -312,8 +313,8 @@ placeholder_of(Oid btree_class, Oid am)
 }
 
 /*
- * It goes with its original, without a word, and so does its family.  (A dump that
- * was restored makes it without that.)
+ * Dropping the original drops the placeholder and its family, without a notice.  (One that
+ * comes from a restored dump does not have these dependencies.)
  */
 static void
 depend_on_original(Oid placeholder, Oid btree_class)
@@ -360,7 +361,10 @@ create_placeholder(Form_pg_opclass btree)
 	depend_on_original(made.objectId, btree->oid);
 }
 
-/* ALTER EXTENSION ... SET SCHEMA has moved the original, and not what is no part of it. */
+/*
+ * ALTER EXTENSION ...  SET SCHEMA has moved the original, but not the placeholder, which is
+ * not part of the extension.
+ */
 static void
 move_placeholder(Oid placeholder, Oid namespace)
 {
@@ -379,7 +383,7 @@ move_placeholder(Oid placeholder, Oid namespace)
 	CommandCounterIncrement();
 }
 
-/* A placeholder for this btree class, if there is none where the class is */
+/* Makes a placeholder for this btree class, if there is none in the same schema */
 static void
 provide_for_class(Oid btree_class)
 {
@@ -427,7 +431,7 @@ indexam_provide_opclass(Oid type)
 	return OidIsValid(ours) && opclass_of_btree(ours) == btree;
 }
 
-/* An operator class named in CREATE INDEX that only btree has */
+/* Makes a placeholder for a class named in CREATE INDEX that only btree has */
 static void
 provide_named_class(List *name)
 {
@@ -441,7 +445,7 @@ provide_named_class(List *name)
 		provide_for_class(btree);
 }
 
-/* Type of an index column; the statement is analysed if it is an expression. */
+/* Type of an index column.  If it is an expression, that is analysed. */
 static Oid
 element_type(Oid relid, IndexElem *elem)
 {

@@ -4,11 +4,11 @@
  *	  Rebuilding an index in segments, by any number of processes, while it is
  *	  used.
  *
- * A process claims a segment, reads it, and publishes a run.  Who finds all
- * segments done claims the merge: a tree from all runs, then the switch, which
- * stops nobody: from DRAINING on writers insert into the tree and readers look
- * into tree and delta; when no writer can be left that has seen the phase before
- * (an epoch), the delta is copied to the tree, and the index is ready.
+ * A process claims a segment, reads it, and publishes a run.  The first to find all
+ * segments done claims the merge: it builds a tree from all runs, then switches, which
+ * stops nobody.  From DRAINING on writers insert into the tree, and readers look into
+ * tree and delta.  When no writer that has seen the phase before can be left (an
+ * epoch), the delta is copied to the tree, and the index is ready.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,9 +61,9 @@ partial_attributes(Relation index, int *atts)
 /* ---- beginning and end ---- */
 
 /*
- * The order matters: when the registry says that there is no tree, all rows that
- * have had an entry are in the table.  Rows that come after the transaction id
- * and the blocks were read find this index, and go to its delta.
+ * The order matters.  When the registry says that there is no tree, all rows that have had
+ * an entry are in the table.  Writers of rows that come after the transaction id and the
+ * number of blocks were read find this index, and put their entries into its delta.
  */
 void
 partial_begin(IndexKeys *keys, Relation heap)
@@ -191,7 +191,7 @@ add_entry(SegmentBuild *build, const Datum *values, const bool *isnull, BlockNum
 	build->n++;
 }
 
-/* Where the columns of a root are those of its chain: column by column */
+/* Where each root has the columns of its whole chain: reads column by column */
 static void
 read_columns(SegmentBuild *build, BlockNumber block, const uint8 *index, int n)
 {
@@ -550,7 +550,7 @@ build_from_runs(MergeState *merge)
 	tree_build_end(&merge->builder);
 }
 
-/* Until nobody is left who has entered an epoch before this */
+/* Waits until nobody is left who entered an epoch before this one */
 static void
 wait_for_epoch(uint64 epoch)
 {
@@ -592,7 +592,7 @@ drain_delta(MergeState *merge)
 				pg_atomic_fetch_add_u32(&tuple->refs, 1);
 			result = index_insert_into(keys, merge->partial->tree, entry);
 			if (result != TREE_DONE)
-				tree_tuple_discard(tuple);	/* perhaps it was there already */
+				tree_tuple_discard(tuple);	/* it was perhaps there already */
 			if (result == TREE_FULL)
 				index_tree_full(keys);
 		}
@@ -634,8 +634,8 @@ abandon_merge(int code, Datum arg)
 }
 
 /*
- * All segments are done, and the merge is mine.  Without wait: who uses the index meanwhile
- * may still be about to add to the delta, then it is for a later call.
+ * All segments are done, and this process has claimed the merge. wait = false: if somebody
+ * may still be about to add to the delta, the rest is left to a later call.
  */
 static void
 merge_and_switch(MergeState *merge, bool wait)

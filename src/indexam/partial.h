@@ -55,7 +55,7 @@ order_of_bytes(const uint8 *bytes, int n, uint8 fill)
 	return key;
 }
 
-/* What order keys a block has, at most; of rows with a value in the leading column. */
+/* Smallest and largest order key of a block, of rows with a value in the leading column. */
 typedef struct ZoneBlock
 {
 	OrderKey	min;			/* above max: none */
@@ -83,7 +83,8 @@ typedef struct ZoneSegment
 	ZoneBlock	all;			/* of all its blocks */
 	ZoneStrays *strays;			/* rows that no block has; NULL: none */
 	bool		backward;		/* keys descend: the last block is the first in order */
-	bool		ascending;		/* both ends, from one to the next, but for those apart */
+	bool		ascending;		/* both ends of zones ascend from one to the next, but for
+								 * those apart */
 	bool		any_null;		/* in the leading column */
 	uint16		nblocks;
 	bool		no_help;		/* look-ups read most blocks in vain */
@@ -104,7 +105,7 @@ zone_in_order(const ZoneSegment *zones, int place)
 
 /*
  * Where in a segment which values are: rows by a hash of the first bytes of their order
- * keys.  Of rows with a value in the leading column.
+ * keys.  Only rows with a value in the leading column.
  */
 typedef struct SegmentHash
 {
@@ -167,9 +168,9 @@ typedef struct PartialIndex
 	pg_atomic_uint32 phase;		/* PartialPhase */
 	pg_atomic_uint64 drain_epoch;	/* when it has passed nobody adds to the delta any more */
 	pg_atomic_uint32 merging;	/* 1: a process merges and switches */
-	pg_atomic_uint32 scattered; /* 1: keys lie anywhere, more zones are no help */
+	pg_atomic_uint32 scattered; /* 1: keys lie anywhere, more zones do not help */
 	pg_atomic_uint32 zones_made;	/* segments that have some */
-	pg_atomic_uint32 zones_no_help; /* and are large, and whose zones are no help */
+	pg_atomic_uint32 zones_no_help; /* and are large, and whose zones do not help */
 	pg_atomic_uint32 next;		/* claims begin to look here */
 	pg_atomic_uint32 claimed;	/* segments, done or not */
 	pg_atomic_uint32 done;
@@ -237,16 +238,16 @@ extern bool partial_is_possible(Relation index);
 extern void partial_attributes(Relation index, int *atts);
 
 /*
- * In the registry's place of a missing tree: an index with nothing built.
- * Nothing happens if somebody else did it.  53200 if the arena is full.
+ * Registers, in place of a missing tree, an index with nothing built.  Nothing happens if
+ * somebody else did so before. 53200 if the arena is full.
  */
 extern void partial_begin(IndexKeys *keys, Relation heap);
 
 /*
- * Work for the rebuild: build up to max_segments segments (0: no limit), and if
- * they are all there, merge them and make the index ready; with a limit only as far as
- * nobody has to be waited for.  Returns whether anything was done.  The caller has a
- * snapshot and no epoch.
+ * Work for the rebuild: builds up to max_segments segments (0: no limit), and if all are
+ * there, merges them and makes the index ready; with a limit only as far as that is
+ * possible without waiting.  Returns whether anything was done.  The caller has a snapshot
+ * and no epoch.
  */
 extern bool partial_work(IndexKeys *keys, Relation heap, int max_segments);
 
@@ -256,15 +257,15 @@ extern bool partial_can_drain(PartialIndex *partial);
 /* Wait until somebody else has done something for the rebuild. */
 extern void partial_wait(SofortIndex *shared);
 
-/* Free all of it; nobody else knows it any more. */
+/* Frees all of it; no other process may know it. */
 extern void partial_free(PartialIndex *partial);
 
-/* What switches left over, as far as nobody can look at it any more. */
+/* Frees what switches left, as far as nobody can look at it any more. */
 extern void partial_free_retired(SofortIndex *shared);
 
 /* ---- partial_zones.c, partial_hash.c ---- */
 
-/* Nobody else knows them any more. */
+/* No other process may know them. */
 extern void segment_zones_free(ZoneSegment *zones);
 extern void segment_hash_free(SegmentHash *hash);
 
@@ -281,8 +282,8 @@ typedef struct PartialSet
 	uint64		limit;			/* bytes */
 	uint64		bytes;
 	bool		overflow;		/* there were more: the set is useless */
-	Snapshot	only;			/* not NULL: it sees one row of the range at most, and
-								 * when that is in the set others may be missing */
+	Snapshot	only;			/* not NULL: it sees at most one row of the range, and once
+								 * that is in the set others may be missing */
 	uint64		n;
 	uint64		max;
 	uint8	   *entries;
@@ -295,7 +296,7 @@ typedef struct PartialSet
 extern void partial_collect(IndexKeys *keys, Relation heap, const IndexView *view,
 							const TreeProbe *lower, const TreeProbe *upper, PartialSet *set);
 
-/* The same, only what is not in delta or tree: rows from before the rebuild. */
+/* The same, but only what is not in delta or tree: rows from before the rebuild. */
 extern void partial_collect_old(IndexKeys *keys, Relation heap, PartialIndex *partial,
 								const TreeProbe *lower, const TreeProbe *upper, PartialSet *set);
 

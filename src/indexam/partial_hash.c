@@ -19,10 +19,13 @@
 /* Rows of a bucket, on average */
 #define BUCKET_ROWS		8
 
-/* Columns are added while a row has more others in its bucket than that, on average */
+/*
+ * Columns are added to the hash while a row shares its bucket with more than so many
+ * others, on average
+ */
 #define FEW_ROWS		64
 
-/* A hash that leaves more than one row of so many is not worth its memory */
+/* A hash that leaves more than one of so many rows to be read is not worth its memory */
 #define LEAST_GAIN		16
 
 StaticAssertDecl(SEGMENT_ROWS <= PG_UINT16_MAX + 1, "places in a segment have 16 bits");
@@ -71,8 +74,8 @@ add_row(Collector *c, HashRows *rows, uint32 first_place, int i, int nbytes)
 }
 
 /*
- * All that lies in the block, which takes its columns alone; or only the roots that the index
- * needs: the words of all rows are read for that.
+ * Adds either everything that lies in the block, for which only its columns are read, or
+ * only the roots that the index needs, for which the words of all rows are read.
  */
 static void
 add_block(Collector *c, HashRows *rows, BlockNumber block, uint32 first_place, int nbytes,
@@ -110,7 +113,10 @@ hash_segment(Collector *c, HashRows *rows, uint32 number, int ncolumns, bool roo
 	c->ncolumns = all;
 }
 
-/* Where buckets begin; and how many rows are in the bucket of a row, on average */
+/*
+ * Finds where buckets begin.  Returns how many rows there are in the bucket of a row, on
+ * average.
+ */
 static uint32
 count_buckets(HashRows *rows)
 {
@@ -135,8 +141,8 @@ count_buckets(HashRows *rows)
 }
 
 /*
- * By as few columns as tell rows apart; 0: not even these do.  Rows that were never filled, or
- * are old versions, may be those that do not differ.
+ * Chooses as few columns as tell rows apart; 0: not even all of them do.  Rows that do not
+ * differ may be ones that were never filled, or old versions.
  */
 static int
 choose_hash(Collector *c, HashRows *rows, uint32 number)
@@ -156,7 +162,7 @@ choose_hash(Collector *c, HashRows *rows, uint32 number)
 	return together <= rows->n / LEAST_GAIN ? c->nequal : 0;
 }
 
-/* NULL: hashes have all the memory that they may take.  Raises no error. */
+/* NULL: hashes already use all the memory that they may take.  Raises no error. */
 static SegmentHash *
 store_hash(HashRows *rows, int ncolumns)
 {
@@ -217,7 +223,7 @@ segment_hash_free(SegmentHash *hash)
 	arena_free(hash);
 }
 
-/* The one that there is then */
+/* Returns the one that is published, which may be another process's */
 static const SegmentHash *
 publish_hash(PartialIndex *partial, PartialSegment *segment, SegmentHash *hash)
 {
@@ -233,7 +239,7 @@ publish_hash(PartialIndex *partial, PartialSegment *segment, SegmentHash *hash)
 	return hash;
 }
 
-/* NULL: there is none, or another process makes it. */
+/* The hash of a segment; NULL: it has none, or another process is making it. */
 static const SegmentHash *
 segment_hash(Collector *c, uint32 number)
 {

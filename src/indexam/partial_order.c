@@ -14,7 +14,10 @@
 
 /* ---- order keys of rows ---- */
 
-/* Writes bytes that are zero so far (or any, by ones).  at: where they begin in the order key. */
+/*
+ * Writes bytes into a part of the order key that is zero so far (bytes of ones may be
+ * written over anything). at: where they begin.
+ */
 static inline void
 put_order(OrderKey *key, int at, OrderKey bytes)
 {
@@ -77,12 +80,12 @@ order_widen(const Collector *c, OrderKey *key)
 {
 	const KeyFormat *format = &c->keys->format;
 
-	/* (less the first flag, which no order key has) */
+	/* (without the first flag byte, which is not in order keys) */
 	if (c->ncolumns < format->ncolumns)
 		put_order(key, format->columns[c->ncolumns].offset - 1, order_max);
 }
 
-/* A short text as keys_encode_column() would begin it.  *whole: that is all of it */
+/* The first bytes that keys_encode_column() makes of a short text.  *whole: they are all */
 static OrderKey
 order_of_text(const KeyColumn *column, const char *value, bool *whole)
 {
@@ -283,7 +286,10 @@ set_range(Collector *c)
 
 /* ---- ranges of columns ---- */
 
-/* Bytes of a bound that all entries within it begin with, or are beyond */
+/*
+ * Number of bytes of a bound that decide: entries within it begin with them, or lie beyond
+ * them
+ */
 static int
 bound_bytes(const KeyFormat *format, const TreeProbe *probe)
 {
@@ -300,7 +306,7 @@ bound_has_value(const KeyColumn *column, const TreeProbe *probe, int n)
 		probe->bytes[column->offset] == KEY_FLAG_VALUE;
 }
 
-/* With all columns before this one given: is it not NULL within the bounds? */
+/* If all columns before this one are given: do the bounds exclude NULL in it? */
 static bool
 null_is_out(const Collector *c, const KeyColumn *column, int nlower, int nupper)
 {
@@ -358,10 +364,7 @@ match_text(Collector *c, StoreMatch *m, const KeyColumn *column, const uint8 *by
 	return true;
 }
 
-/*
- * Ranges of the leading columns: of each for which all before it have one value, until
- * one has several.
- */
+/* Ranges of the leading columns: as long as all columns before have a single value. */
 static void
 set_matches(Collector *c)
 {

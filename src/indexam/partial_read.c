@@ -3,16 +3,17 @@
  * partial_read.c
  *	  Looking into an index that is being rebuilt.
  *
- * New rows: delta, and tree.  Old rows: the runs of segments that are done, and
- * the table itself where they are not.  There the first columns are read block by
- * block, as far as they fit 16 bytes of the entry, and an entry is formed of each
- * row whose bytes lie within the bounds.  What a block has at most is remembered
- * (zones), so that a second look-up reads only blocks that may matter; or where in a
- * segment which values are (hashes), if they lie anywhere.
+ * New rows are found in the delta and the tree.  Old rows are found in the runs of
+ * segments that are done, and in the table itself where they are not.  There the first
+ * columns are read block by block, as far as they fit 16 bytes of the entry, and an
+ * entry is formed of each row whose bytes lie within the bounds.  What each block can
+ * hold is remembered (zones), so that a second look-up reads only blocks that may
+ * matter.  If values lie anywhere, it is remembered instead where in a segment which
+ * values are (hashes).
  *
- * Of every segment either the run is read or the table, and of a row that was
- * there when the rebuild began the one is as good as the other: so it does not
- * matter that runs come into being meanwhile.
+ * Of every segment either the run or the table is read.  Both say the same of rows that
+ * were there when the rebuild began, so it does not matter that runs are made
+ * meanwhile.
  *
  *-------------------------------------------------------------------------
  */
@@ -258,7 +259,7 @@ collect_all_of_block(Collector *c, BlockNumber block)
 		collect_root(c, block, index[i]);
 }
 
-/* A block that may matter; false: in vain */
+/* Reads a block that may matter; false: nothing in it did */
 static bool
 collect_doubtful(Collector *c, BlockNumber block)
 {
@@ -275,7 +276,7 @@ block_may_match(const Collector *c, const ZoneSegment *zones, int i)
 	return zone_may_match(&c->range, &zones->blocks[i], zones->has_null[i]);
 }
 
-/* Blocks whose zones ascend: some beside each other.  Then those that are out of order. */
+/* The zones ascend: reads a range of blocks, then those that are out of order. */
 static void
 collect_by_order(Collector *c, BlockNumber first, ZoneSegment *zones)
 {
@@ -299,7 +300,7 @@ collect_by_order(Collector *c, BlockNumber first, ZoneSegment *zones)
 	note_scattered(c, zones, zones->nblocks, in_vain);
 }
 
-/* All blocks in turn.  zones: NULL if there are none */
+/* Reads all blocks in turn. zones: NULL if there are none. */
 static void
 collect_in_turn(Collector *c, BlockNumber first, BlockNumber n, ZoneSegment *zones)
 {
@@ -427,7 +428,7 @@ sees_one(Collector *c, uint64 from)
 	return false;
 }
 
-/* Does a look-up find out with little work whether it is in the segment? */
+/* Can a look-up find out with little work whether the key is in the segment? */
 static bool
 is_cheap(PartialSegment *segment)
 {
@@ -437,7 +438,7 @@ is_cheap(PartialSegment *segment)
 		__atomic_load_n(&segment->hash, __ATOMIC_ACQUIRE) != NULL;
 }
 
-/* Where to begin with those that are not cheap */
+/* With which segment to begin among those that are not cheap */
 static uint32
 near_segment(Collector *c)
 {
@@ -458,8 +459,9 @@ is_in_segment(Collector *c, uint32 number, bool *looked)
 }
 
 /*
- * First where that is a matter of a few comparisons, then from where the row probably
- * is, in both directions.  What others make zones of just now is read without them.
+ * Looks first into segments where that takes a few comparisons, then into the others, from
+ * where the row probably is, in both directions.  A segment of which another process is
+ * just making zones is read without them.
  */
 static bool
 find_one(Collector *c, bool *looked)
@@ -492,7 +494,7 @@ find_one(Collector *c, bool *looked)
 	return false;
 }
 
-/* False: the row that is asked for is in the set already, there is no need to go on. */
+/* False: the row that is asked for is already in the set, so there is no need to go on. */
 static bool
 collect_old(Collector *c)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * partial_read.h
- *	  Between the files that look into an index that is being rebuilt.
+ *	  What the files that look into an index that is being rebuilt share.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +62,7 @@ typedef struct Collector
 	uint8		states[SOFORT_BLOCK_ROWS];	/* of the leading one */
 	uint8		more_states[SOFORT_BLOCK_ROWS]; /* of another */
 	uint8		ended[SOFORT_BLOCK_ROWS];	/* what follows does not decide */
-	OrderKey	order[SOFORT_BLOCK_ROWS];	/* where states says that there is a value */
+	OrderKey	order[SOFORT_BLOCK_ROWS];	/* where "states" says that there is a value */
 } Collector;
 
 /* Of an order key that is zero behind its first bytes */
@@ -171,7 +171,7 @@ extern OrderKey order_first_bytes(OrderKey key, int nbytes);
 /* The largest order key that begins with the columns that count, as this one does. */
 extern void order_widen(const Collector *c, OrderKey *key);
 
-/* What the bounds say: range, low and high, matches, nequal, leading_hash. */
+/* Sets range, low and high, matches, nequal and leading_hash from the bounds. */
 extern void set_ranges(Collector *c);
 
 /* ---- partial_zones.c ---- */
@@ -193,7 +193,7 @@ zone_add(ZoneBlock *zone, OrderKey min, OrderKey max)
 		zone->max = max;
 }
 
-/* Zones of a segment, which the first process that asks makes; NULL: there are none. */
+/* Zones of a segment, made by the first process that asks; NULL: there are none. */
 extern ZoneSegment *segment_zones(Collector *c, uint32 number);
 
 /* Is another process about to make just these? */
@@ -202,12 +202,12 @@ extern bool others_make_zones(Collector *c, PartialSegment *segment);
 extern bool zone_may_match(const LeadingRange *range, const ZoneBlock *zone, bool has_null);
 
 /*
- * Which segment is it where values ascend from segment to segment?  Reads a block of a few; no
- * more than a guess.
+ * Guesses the segment that holds the key, as if values ascended from segment to segment.
+ * Reads one block of each of a few.
  */
 extern uint32 likely_segment(Collector *c);
 
-/* From its blocks: which of them are in order, and what they have together. */
+/* Finds out which blocks are in order, and what they hold together. */
 extern void order_zones(ZoneSegment *zones);
 
 /* With ascending zones: the first place in order that is not below the range */
@@ -220,9 +220,9 @@ extern void note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks,
 /* ---- partial_strays.c ---- */
 
 /*
- * Takes rows that are far from the others of their block, and those of blocks that are out of
- * order, out of the zones, which are of c->ncolumns; of "all", keys of rows are.  False: the arena
- * is full.  Uses c->strays.
+ * Takes strays out of the zones: rows that are far from the others of their block, and rows
+ * of blocks that are out of order.  Zones have c->ncolumns columns, keys of strays "all" of
+ * them.  False: the arena is full.  Uses c->strays.
  */
 extern bool take_strays_out(Collector *c, BlockNumber first, ZoneSegment *zones, int all);
 
@@ -233,7 +233,10 @@ extern void collect_strays(Collector *c, BlockNumber first, const ZoneStrays *st
 
 /* ---- partial_hash.c ---- */
 
-/* Collects from a segment that is not done; false: it has no hash that tells, nothing was done. */
+/*
+ * Collects from a segment that is not done; false: it has no hash that helps, and nothing
+ * was done.
+ */
 extern bool collect_from_hash(Collector *c, uint32 number);
 
 /* ---- partial_read.c ---- */

@@ -14,13 +14,16 @@
 
 #include "partial_read.h"
 
-/* A block whose zone is so many times as wide as is typical is looked at row by row. */
+/* A block is looked at row by row if its zone is so many times as wide as typical ones. */
 #define WIDE_ZONE		8
 
-/* A row so many times as far from the middle half of its block as that half is wide is a stray. */
+/*
+ * A row is a stray if it is further from the middle half of its block than so many times
+ * the width of that half, or of a typical zone.
+ */
 #define FAR_ROW			4
 
-/* Of so many rows a block has a middle half. */
+/* A block with fewer rows has no middle half. */
 #define FEWEST_ROWS		8
 
 /* Bits of the filter for a stray, and the fewest of all */
@@ -67,7 +70,7 @@ zone_width(const ZoneBlock *zone)
 	return order_distance(zone->max, zone->min);
 }
 
-/* An eighth of the blocks, at least, is taken to have no strays. */
+/* It is assumed that at least an eighth of the blocks has no strays. */
 static double
 typical_width(const ZoneSegment *zones)
 {
@@ -93,7 +96,7 @@ compare_keys(const void *a, const void *b)
 	return order_less(x, y) ? -1 : order_less(y, x);
 }
 
-/* What the rows of a block that are near each other have at most */
+/* Smallest and largest key of those rows of a block that are near each other */
 static bool
 home_of(const StrayMaker *maker, OrderKey *low, OrderKey *high, double *far)
 {
@@ -267,10 +270,10 @@ has_wide_zone(const StrayMaker *maker, int i)
 }
 
 /*
- * Where row ids are used again, single rows from anywhere are among those that were loaded
- * in order: without them their blocks are in order again.  Then what is left of those that
- * are not, if they are the exception, or of those that keep the others from being in order:
- * rows that were inserted later.
+ * Where row ids are used again, single rows with any keys lie among those that were loaded
+ * in order: without them the blocks are in order again.  After that the remaining blocks
+ * that are out of order are taken out as a whole, if they are the exception, or those that
+ * keep the others from being in order: they hold rows that were inserted later.
  */
 bool
 take_strays_out(Collector *c, BlockNumber first, ZoneSegment *zones, int all)
@@ -302,7 +305,10 @@ take_strays_out(Collector *c, BlockNumber first, ZoneSegment *zones, int all)
 
 /* ---- looking for them ---- */
 
-/* Has none of them the one value that the range has in the leading column? */
+/*
+ * Does the filter say that none of them has the value that the range has in the leading
+ * column?
+ */
 static bool
 filter_excludes(const Collector *c, const ZoneStrays *strays)
 {

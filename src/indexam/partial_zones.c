@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * partial_zones.c
- *	  Zones: what the blocks of a segment have at most (README.md, "Zones").
+ *	  Zones: smallest and largest key of each block of a segment (README.md, "Zones").
  *
  *-------------------------------------------------------------------------
  */
@@ -12,19 +12,19 @@
 
 #include "partial_read.h"
 
-/* Blocks of a segment that tell whether zones are of use for the others */
+/* Only segments of so many blocks tell whether zones help in the others */
 #define SCATTERED_FROM	64
 
-/* And so many segments have to be so, and most of those that have zones */
+/* Keys count as scattered if so many segments are, and most of those that have zones */
 #define SCATTERED_SEGMENTS	3
 
-/* So many may be read in vain without anything else being tried */
+/* So many blocks may be read in vain before something else is tried */
 #define FEW_BLOCKS		8
 
-/* Blocks of a segment that tell how many columns its zones are of */
+/* Sample of a segment that decides how many columns its zones have */
 #define SAMPLED_BLOCKS	32
 
-/* Smallest and largest of values that are all there */
+/* Zone of a block none of whose values is NULL */
 static void
 zone_of_integers(Collector *c, ZoneBlock *zone, int n)
 {
@@ -41,8 +41,9 @@ zone_of_integers(Collector *c, ZoneBlock *zone, int n)
 }
 
 /*
- * The same without looking at single values, of columns that have one value in the whole
- * block, and the last one.  Returns the number of rows; -1: they have more, or do not lie so.
+ * The same without looking at single values, if all columns but the last have one value in
+ * the whole block.  Returns the number of rows; -1: they have several, or are stored in
+ * another way.
  */
 static int
 zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone)
@@ -72,7 +73,7 @@ zone_of_extremes(Collector *c, BlockNumber block, ZoneBlock *zone)
 	return n;
 }
 
-/* One of the rows whose order keys are there */
+/* Adds one of the rows whose order keys were computed */
 static void
 zone_add_row(Collector *c, ZoneBlock *zone, bool *has_null, int row)
 {
@@ -83,8 +84,8 @@ zone_add_row(Collector *c, ZoneBlock *zone, bool *has_null, int row)
 }
 
 /*
- * Of all that lies in the block, free rows and old versions included.  *ordered: order
- * keys of its rows were made for that.
+ * Zone of everything that lies in the block, free rows and old versions included.
+ * *ordered: order keys of its rows were computed for that.
  */
 static int
 zone_of_rows(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool *ordered)
@@ -121,7 +122,10 @@ zone_of(Collector *c, BlockNumber block)
 	return zone;
 }
 
-/* Of the roots alone, with a line read for each row.  ordered: their order keys are there. */
+/*
+ * Zone of the roots alone; a line is read for each row. ordered: their order keys were
+ * computed already.
+ */
 static void
 zone_of_roots(Collector *c, BlockNumber block, ZoneBlock *zone, bool *has_null, bool ordered)
 {
@@ -181,7 +185,7 @@ zone_at(ZoneSegment *zones, int place)
 	return &zones->blocks[zone_in_order(zones, place)];
 }
 
-/* This block is looked at by itself. */
+/* The block counts as out of order: look-ups consider it by itself. */
 static void
 set_apart(ZoneSegment *zones, int place)
 {
@@ -194,7 +198,7 @@ set_apart(ZoneSegment *zones, int place)
 		zones->ascending = false;
 }
 
-/* It was the last one in order, and is not. */
+/* What was taken for the last block in order is out of order. */
 static void
 take_out_last(ZoneSegment *zones, ZoneOrder *order, int place)
 {
@@ -206,8 +210,8 @@ take_out_last(ZoneSegment *zones, ZoneOrder *order, int place)
 }
 
 /*
- * Of two blocks that are out of order, which one is apart?  The new one if it goes beyond the
- * other at both ends, or does not follow the one before that either.
+ * Two blocks contradict each other: which one is out of order?  The new one, if it goes
+ * beyond the other at both ends, or does not follow the one before that either.
  */
 static bool
 last_is_apart(ZoneSegment *zones, const ZoneOrder *order, const ZoneBlock *zone)
@@ -305,7 +309,7 @@ order_zones(ZoneSegment *zones)
 		put_in_order(zones, &order, i);
 }
 
-/* Would they rather be in order the other way round? */
+/* Would more of them be in order the other way round? */
 static bool
 order_is_wrong(ZoneSegment *zones)
 {
@@ -326,14 +330,14 @@ order_is_wrong(ZoneSegment *zones)
 	return ascents < 0;
 }
 
-/* Rows are loaded in ascending order, as a rule: keys that are DESC descend. */
+/* As a rule rows are loaded in ascending order, so keys that are DESC descend. */
 static bool
 keys_descend(const Collector *c)
 {
 	return c->keys->format.columns[0].desc;
 }
 
-/* Have all rows the same values in the columns that count? */
+/* Do all rows of the block have the same values in the columns that count? */
 static bool
 is_one_value(Collector *c, BlockNumber block, BlockNumber end)
 {
@@ -342,7 +346,7 @@ is_one_value(Collector *c, BlockNumber block, BlockNumber end)
 	return !order_less(zone.min, zone.max) && !order_less(zone.max, zone.min);
 }
 
-/* Has the next block other values? */
+/* Does the next block have other values? */
 static bool
 is_apart(Collector *c, BlockNumber block, BlockNumber end)
 {
@@ -352,7 +356,7 @@ is_apart(Collector *c, BlockNumber block, BlockNumber end)
 	return !order_less(next.min, zone.max) || !order_less(zone.min, next.max);
 }
 
-/* Are more than one in so many blocks of a sample so? */
+/* Does the test hold for more than one in so many blocks of a sample? */
 static bool
 sample_is(Collector *c, BlockNumber first, BlockNumber end, int one_in,
 		  bool (*is) (Collector *c, BlockNumber block, BlockNumber end))
@@ -368,9 +372,10 @@ sample_is(Collector *c, BlockNumber first, BlockNumber end, int one_in,
 }
 
 /*
- * Of several columns only the first count, as far as they are integers and until they tell
- * rows of most blocks apart (that blocks have strays is no reason): what they agree in is read
- * without looking at them.  All others do if they tell blocks apart.
+ * Of several columns only the first ones count, as far as they are integers, and until they
+ * tell the rows of most blocks apart (strays alone are no reason for another one): columns
+ * in which rows agree are read without looking at rows.  All others count if they tell
+ * blocks apart.
  */
 static void
 choose_columns(Collector *c, BlockNumber first, BlockNumber end)
@@ -423,9 +428,9 @@ segment_zones_free(ZoneSegment *zones)
 }
 
 /*
- * A look-up that has read most blocks of a segment for nothing: the next ones would, too.
- * Where that is so for most segments, making more zones costs more than comparing columns; a
- * single one may be where rows went that were updated, or inserted later.
+ * A look-up has read most blocks of a segment for nothing: the next ones would, too.  Where
+ * that holds for most segments, making more zones costs more than comparing columns.  A
+ * single such segment may be where rows went that were updated, or inserted later.
  */
 void
 note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks, BlockNumber in_vain)
@@ -471,7 +476,7 @@ segment_zones(Collector *c, uint32 number)
 		pg_atomic_fetch_add_u32(&c->partial->zones_made, 1);
 		return zones;
 	}
-	segment_zones_free(zones);	/* another process was faster, if there are any */
+	segment_zones_free(zones);	/* if there are zones now, another process was faster */
 	return nobody;
 }
 
@@ -531,7 +536,7 @@ first_zone(const ZoneSegment *zones, OrderKey low)
 	return from;
 }
 
-/* Is somebody reading just what this process would read for the same purpose? */
+/* Is another process reading what this one would read for the same purpose? */
 bool
 others_make_zones(Collector *c, PartialSegment *segment)
 {

@@ -33,7 +33,7 @@ typedef enum PendingKind
 	DROP_ON_ABORT,
 	DROP_ON_COMMIT,
 	DROP_DATABASE_ON_COMMIT,
-	DROP_INCOMPLETE				/* a store whose tree was not completed */
+	DROP_INCOMPLETE				/* a store whose tree is not complete */
 } PendingKind;
 
 typedef struct Pending
@@ -93,7 +93,7 @@ drop_former_files(Oid index_oid, const RelFileLocator *current)
 	for (i = 0; i < n; i++)
 		remember(DROP_ON_COMMIT, &former[i]);
 
-	/* those in the pool may not have been used in this life */
+	/* those in the pool may have no entry yet, if they were not used in this server life */
 	in_pool = store_trees_of(index_oid, &n);
 	for (i = 0; i < n; i++)
 		if (memcmp(&in_pool[i], current, sizeof(*current)) != 0)
@@ -210,7 +210,7 @@ keep_files_in_use(void)
 }
 
 /*
- * DROP INDEX CONCURRENTLY says that it drops the index, but does so in a later one of
+ * DROP INDEX CONCURRENTLY announces the drop here, but drops the index in a later one of
  * its transactions.
  */
 static void

@@ -4,8 +4,8 @@
  *	  Where the tree of an index lies: in DRAM, in the pool, or both.
  *
  * The storage parameter decides, when the index is built (CREATE INDEX, REINDEX,
- * rewrites); without it: DRAM.  An index that is created without it gets it from
- * the setting of the session.  A tree in the pool knows its placement; what has
+ * rewrites); without it: DRAM.  An index that is created without it gets it from the
+ * setting of the session.  A tree in the pool knows its placement; an index that has
  * none there is in DRAM.
  *
  *-------------------------------------------------------------------------
@@ -43,7 +43,10 @@ placement_name(TreePlacement placement)
 	return names[placement];
 }
 
-/* A crash empties unlogged tables: nothing of their indexes is worth keeping.  0A000 */
+/*
+ * Raises 0A000 for unlogged tables: a crash empties them, so nothing of their indexes is
+ * worth keeping.
+ */
 TreePlacement
 placement_for_build(Relation index)
 {
@@ -97,7 +100,7 @@ set_placement(Relation pg_class, HeapTuple tuple, Datum options)
 															   NULL, NULL, false, false);
 	replace[Anum_pg_class_reloptions - 1] = true;
 	changed = heap_modify_tuple(tuple, RelationGetDescr(pg_class), values, nulls, replace);
-	/* what PostgreSQL asks of who updates pg_class with no more than ShareLock on the table */
+	/* PostgreSQL demands this of code that updates pg_class with only ShareLock on the table */
 	LockTuple(pg_class, &tuple->t_self, ExclusiveLock);
 	CatalogTupleUpdate(pg_class, &changed->t_self, changed);
 	UnlockTuple(pg_class, &tuple->t_self, ExclusiveLock);
@@ -138,7 +141,7 @@ placement_for_rebuild(Relation index)
 	TreePlacement placement = TREE_DRAM;
 
 	if (index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		return TREE_DRAM;		/* whatever ALTER INDEX has accepted */
+		return TREE_DRAM;		/* even if ALTER INDEX has accepted another one */
 	if (store != NULL && store->tree != PM_NULL && tree_header_problem(store) == NULL)
 		return ((TreeHeader *) pm_deref(store->tree))->placement;
 	(void) am_placement(index, &placement);
@@ -147,7 +150,7 @@ placement_for_rebuild(Relation index)
 
 /* ---- collations ---- */
 
-/* The collation's version as its provider has it now, hashed; 0: it has none. */
+/* Hash of the collation's current version, as its provider has it; 0: it has none. */
 static uint64
 collation_version(Oid collation)
 {

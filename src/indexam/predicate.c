@@ -3,10 +3,10 @@
  * predicate.c
  *	  Predicate locks of serializable transactions.
  *
- * The trees have no pages that locks could name.  Instead a "page" is a hash of
- * the first columns of a key: who looks for one value in each of these locks it,
- * and an insertion looks for locks on those of its first one, two ... columns.
- * Scans of other ranges lock the index.
+ * The trees have no pages that locks could name.  Instead a "page" is a hash of the
+ * first columns of a key: a scan for one value in each of these columns locks it, and
+ * an insertion looks for locks on the pages of its first one, two ... columns.  Scans
+ * of other ranges lock the index.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 
 #include "am_internal.h"
 
-/* Values that are equal have equal bytes, those that bytes do not decide, too. */
+/* Equal values have equal bytes, also those that bytes do not decide. */
 static BlockNumber
 key_page(const KeyFormat *format, const uint8 *bytes, int ncolumns)
 {
@@ -40,8 +40,9 @@ predicate_lock_range(const IndexKeys *keys, const uint8 *bytes, int nequal, Snap
 }
 
 /*
- * Who may have looked for this key and not found it?  To be asked when the entry is
- * there: who takes a lock after that finds it.  (nbtree has a page locked meanwhile.)
+ * Conflicts with transactions that may have looked for this key and not found it.  To be
+ * called when the entry is in the tree: a scan that takes its lock later finds the entry.
+ * (nbtree holds a page lock meanwhile.)
  */
 void
 predicate_check_key(const IndexKeys *keys, const uint8 *bytes)

@@ -3,15 +3,15 @@
  * rebuild.c
  *	  Building trees that are missing, and access to those that are there.
  *
- * An index on plain columns is rebuilt in segments (partial.c); who needs it
+ * An index on plain columns is rebuilt in segments (partial.c); a process that needs it
  * uses what there is, or helps and waits.  Others are rebuilt as a whole by one
  * process.
  *
- * A rebuild reads every version that is not dead to everybody, without waiting
- * for writers.  Who writes meanwhile is safe: its row is in the table before it
- * comes to its index entry; the entry waits for the build (or goes to the delta) and is then inserted,
- * which does nothing if the build has seen the row.  VACUUM is safe: before it
- * frees a row it removes the entries, and so waits for the build.
+ * A rebuild reads every version that is not dead to everybody, without waiting for
+ * writers.  Concurrent writers are safe: the row is in the table before its index entry
+ * is made; that waits for the build (or goes to the delta), and does nothing if the
+ * build has seen the row.  VACUUM is safe: before it frees a row it removes the
+ * entries, and so waits for the build.
  *
  * The build lock is a heavyweight lock (the tuple lock of a row that no index
  * has), so waiting is interruptible and deadlocks are found.
@@ -61,7 +61,7 @@ typedef struct CachedKeys
 	KeyFormat	format;			/* cut at its size */
 } CachedKeys;
 
-/* The format does not change but under locks that keep users away. */
+/* The format changes only under locks that keep users away. */
 static bool
 is_ready(SofortIndex *shared, const KeyFormat *format)
 {
@@ -91,7 +91,7 @@ forget_build(int code, Datum arg)
 	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
 }
 
-/* What lies in the pool, or will, is opened or built as a whole. */
+/* A tree that lies in the pool, or will, is opened or built as a whole. */
 static bool
 rebuilt_in_segments(const IndexKeys *keys)
 {
@@ -100,7 +100,7 @@ rebuilt_in_segments(const IndexKeys *keys)
 		 placement_for_rebuild(keys->index) == TREE_DRAM);
 }
 
-/* The table's owner builds, in a security-restricted operation. */
+/* The build runs as the table's owner, in a security-restricted operation. */
 typedef struct OwnerContext
 {
 	Relation	heap;
@@ -135,7 +135,7 @@ leave_owner(OwnerContext *owner)
 	table_close(owner->heap, AccessShareLock);
 }
 
-/* The tree from the table; under the build lock. */
+/* Builds the tree from the table; under the build lock. */
 static void
 build_from_table(IndexKeys *keys)
 {
@@ -144,7 +144,7 @@ build_from_table(IndexKeys *keys)
 	struct IndexInfo *info;
 	double		heap_tuples;
 
-	/* already this calls functions: it simplifies the expressions */
+	/* even this calls functions: it simplifies the expressions */
 	become_owner(&owner, index);
 	info = BuildIndexInfo(index);
 	info->ii_Unique = false;
@@ -158,8 +158,8 @@ build_from_table(IndexKeys *keys)
 }
 
 /*
- * Under the build lock.  FINISHED: by this call.  Another process of a parallel group
- * can hold the lock at the same time: BUSY if that is building.
+ * Under the build lock.  FINISHED: this call has built it.  Another process of a parallel
+ * group can hold the lock at the same time; BUSY if that one is building.
  */
 static IndexamRebuild
 try_build(IndexKeys *keys)
@@ -236,9 +236,8 @@ ensure_whole(IndexKeys *keys)
 }
 
 /*
- * There is a partial index, or a ready one.  What was built with another format
- * is thrown away under the build lock: the first who comes with the new one
- * does so.
+ * On return there is a partial index, or a ready one.  What was built with another format
+ * is thrown away under the build lock by the first process that has the new one.
  */
 static void
 begin_partial(IndexKeys *keys)
@@ -327,7 +326,7 @@ ensure(IndexKeys *keys)
 
 /* ---- attaching ---- */
 
-/* Ready, or if that is enough, partial */
+/* Makes the index ready or, if that is enough, partial. */
 static void
 make_usable(IndexKeys *keys, bool partial)
 {
@@ -337,7 +336,10 @@ make_usable(IndexKeys *keys, bool partial)
 		begin_partial(keys);
 }
 
-/* Fills keys->format and keys->shared from the cache, and the cache. */
+/*
+ * Fills keys->format and keys->shared, from the cache if they are there; else fills the
+ * cache, too.
+ */
 static void
 load_keys(IndexKeys *keys, Relation index, bool partial)
 {
@@ -453,7 +455,10 @@ index_view(IndexKeys *keys, IndexView *view)
 
 /* ---- for background workers ---- */
 
-/* Who builds it may take for ever: there are others to work on. */
+/*
+ * Whoever is building it may take for ever, so this does not wait: there are other indexes
+ * to work on.
+ */
 static IndexamRebuild
 rebuild_whole(IndexKeys *keys)
 {
@@ -495,7 +500,7 @@ rebuild_step(IndexKeys *keys, int max_segments)
 	return worked ? REBUILD_WORKED : REBUILD_BUSY;
 }
 
-/* NULL if somebody has it for himself, or it is gone */
+/* NULL if somebody else has locked it, or it is gone */
 static Relation
 open_unless_locked(Oid oid)
 {
@@ -520,7 +525,7 @@ sofort_index_rebuild(Oid index_oid, int max_segments)
 
 	if (!OidIsValid(heap_oid))
 		return result;
-	/* who holds locks on them may be waiting for recovery */
+	/* the holder of a lock on them may be waiting for recovery */
 	heap = open_unless_locked(heap_oid);
 	if (heap == NULL)
 		return REBUILD_BUSY;
@@ -544,7 +549,10 @@ sofort_index_rebuild(Oid index_oid, int max_segments)
 	return result;
 }
 
-/* The locks stay: ALTER INDEX SET TABLESPACE, which takes the tree away, takes no other. */
+/*
+ * The locks are kept: ALTER INDEX SET TABLESPACE, which takes the tree away, locks only the
+ * index.
+ */
 void
 indexam_complete(Oid heap_oid)
 {
@@ -570,7 +578,7 @@ indexam_complete(Oid heap_oid)
 
 /* ---- for tests ---- */
 
-/* NULL: it is in no rebuild.  In an epoch, which the caller leaves. */
+/* NULL: it is not being rebuilt.  Enters an epoch, which the caller leaves. */
 static PartialIndex *
 enter_partial(Relation index)
 {

@@ -3,10 +3,10 @@
  * registry.c
  *	  The trees of all indexes, by relation file.
  *
- * A tree that is missing is built from its table when it is needed, so to drop
- * one too many is never wrong, while to keep one that does not belong to its
- * file would be.  Each is bound to the file it was made for, and goes with it: as
- * transactions end (pending.c), or, if it was left over, when VACUUM finds that the
+ * A tree that is missing is built from its table when it is needed.  So dropping one
+ * too many is never wrong; keeping one that does not belong to its file would be.  Each
+ * tree is bound to the file it was made for, and is dropped with it: when the
+ * transaction ends (pending.c), or, if it was left over, when VACUUM finds that the
  * file is gone (SET TABLESPACE).
  *
  *-------------------------------------------------------------------------
@@ -33,7 +33,7 @@
 #define GROW_LOCKS		64
 #define OWNER_BUCKETS	8192
 
-/* What hashes may have of the arena: a part of so many */
+/* Hashes may take one part in so many of the arena. */
 #define HASH_PART		8
 
 /* Trees without a file are looked for at most this often, per backend. */
@@ -104,7 +104,7 @@ table_parameters(void)
 	return &params;
 }
 
-/* The table; made by the first who needs it.  Raises the pool's error. */
+/* The table, which the first caller makes.  Raises the pool's error. */
 static dshash_table *
 registry_table(void)
 {
@@ -178,7 +178,7 @@ bucket_of_owner(Oid db_oid, Oid index_oid)
 	return &registry->by_owner[hash % OWNER_BUCKETS];
 }
 
-/* The caller of these two holds the registry's lock. */
+/* The caller of this function and the next one holds the registry's lock. */
 static void
 enter_owner(SofortIndex *shared, Oid index_oid)
 {
@@ -251,7 +251,7 @@ shared_alloc(const RelFileLocator *locator, Oid index_oid)
 	return shared;
 }
 
-/* Nobody can look at them any more. */
+/* Frees what nobody can look at any more. */
 static void
 free_partials(PartialIndex *partial, PartialIndex *retired)
 {
@@ -266,7 +266,7 @@ free_partials(PartialIndex *partial, PartialIndex *retired)
 	}
 }
 
-/* Nobody can find it any more. */
+/* Frees an entry that nobody can find any more. */
 static void
 shared_free(SofortIndex *shared)
 {
@@ -338,9 +338,10 @@ registry_has_format(SofortIndex *shared, const KeyFormat *format)
 }
 
 /*
- * Views look at trees under the lock of the entry: take the tree away there.  So is it
- * decided whether there is one of another format: what is partial may become ready at
- * any time, and of a parallel group several may have the build lock.
+ * The tree is taken away under the lock of the entry, because views look at trees under it.
+ * Under the same lock it is decided whether there is one of another format: a partial index
+ * may become ready at any time, and several processes of a parallel group may hold the
+ * build lock.
  */
 void
 registry_reset(SofortIndex *shared, const KeyFormat *unless)
@@ -588,7 +589,7 @@ registry_finish_prepared(void)
 
 /* ---- views, garbage ---- */
 
-/* (neither it nor its trees go before the entry's lock is released) */
+/* (neither it nor its trees are freed before the entry's lock is released) */
 static void
 fill_partial_stats(PartialIndex *partial, IndexamStats *stats)
 {
@@ -640,8 +641,8 @@ fill_stats(SofortIndex *shared, IndexamStats *stats)
 }
 
 /*
- * What the pool knows of a tree.  The caller has the index open, so that its
- * tree stays.  One that lies wholly in the pool needs nothing to be ready.
+ * What the pool knows of a tree.  The caller has the index open, so its tree stays.  One
+ * that lies wholly in the pool is ready as it is.
  */
 static void
 fill_pool_stats(IndexamStats *stats)
@@ -694,7 +695,7 @@ indexam_visit(IndexamVisitor fn, void *arg)
 	int			max = 0;
 	int			i;
 
-	/* the visitor may raise errors: not under the table's locks */
+	/* the visitor may raise errors, so it is not called under the table's locks */
 	dshash_seq_init(&status, registry_table(), false);
 	while ((entry = dshash_seq_next(&status)) != NULL)
 	{
@@ -723,7 +724,7 @@ note_locator(void *arg, const IndexamStats *stats)
 	*locators = lappend(*locators, copy);
 }
 
-/* What a partial index that has become a tree has left, once nobody looks at it. */
+/* Frees what a partial index left when it became a tree, once nobody looks at it. */
 static void
 free_retired(const RelFileLocator *locator)
 {
@@ -737,8 +738,8 @@ free_retired(const RelFileLocator *locator)
 }
 
 /*
- * Trees whose file is gone.  That looks at the files of all indexes; so VACUUM
- * of many tables does it now and then, not for each index again.
+ * Drops trees whose file is gone.  This looks at the files of all indexes, so VACUUM of
+ * many tables does it now and then, not for each index.
  */
 static void
 collect_garbage_now_and_then(void)
@@ -757,7 +758,7 @@ collect_garbage_now_and_then(void)
 		RelFileLocator *locator = lfirst(lc);
 
 		free_retired(locator);
-		/* no file: nothing that could be open uses the tree */
+		/* without the file no open index can use the tree */
 		if (!compat_file_exists(locator))
 			registry_drop_locator(locator);
 	}

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * remove.c
- *	  Entries of single rows that are dead to all: their keys are in the rows.
+ *	  Removing the entries of single rows that are dead to all, whose keys are read from
+ *	  the rows.
  *
- * For updaters, between two runs of VACUUM.  It works where all indexes of the
- * table are ours, hold columns and no expressions, and are there; nobody waits
- * here, neither for an index to be built nor for a lock.
+ * Used by updates and deletions between two runs of VACUUM.  It works if all indexes of
+ * the table are sofort indexes without expressions and are ready.  Nothing here waits,
+ * neither for an index to be built nor for a lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +28,7 @@ typedef struct RemovalIndex
 	int			atts[INDEX_MAX_KEYS];
 } RemovalIndex;
 
-/* Reset before each use: an error may have left something in it. */
+/* Reset before each use, because an error may have left something in it. */
 static MemoryContext
 removal_context(void)
 {
@@ -54,8 +55,8 @@ holds_columns_only(Relation index)
 }
 
 /*
- * Valid: one that is being built concurrently may get an entry for a row that
- * its builder has seen before.
+ * Only valid ones: an index that is being built concurrently may still get an entry for a
+ * row that its build has already seen.
  */
 static StoreRemoval
 open_index(Oid oid, RemovalIndex **removal)
@@ -96,9 +97,9 @@ close_indexes(List *indexes)
 }
 
 /*
- * All or none.  Nor if this transaction may have dropped an index, or made it anew: a
- * rollback brings back the one that was there, with its entries, but no row that was
- * freed.  Such commands lock the table, or (SET TABLESPACE) change the index's file.
+ * Opens all indexes or none.  None, too, if this transaction may have dropped an index or
+ * rebuilt it: a rollback brings back the former one with its entries, but not the rows that
+ * were freed.  Such commands lock the table, or (SET TABLESPACE) change the index's file.
  */
 static StoreRemoval
 open_indexes(Relation heap, List **indexes)
@@ -125,7 +126,7 @@ open_indexes(Relation heap, List **indexes)
 
 /* ---- entries ---- */
 
-/* Where the entry of a root lies; its tuple is in this memory context. */
+/* Finds the place of a root's entry; its tuple is in this memory context. */
 static void
 find_entry(const RemovalIndex *removal, StoreDesc *store, uint64 row, EntryPlace *place)
 {
@@ -142,10 +143,10 @@ find_entry(const RemovalIndex *removal, StoreDesc *store, uint64 row, EntryPlace
 }
 
 /*
- * Entries of all rows from one index.  A row whose entry is not found has none
- * (predicate, or removed before) where its key can be relied upon; else it stays
- * for VACUUM.  Returns how many are left of rows.  What tree_delete() has done is
- * durable.
+ * Removes the entries of all rows from one index.  If the entry of a row is not found and
+ * its key can be relied upon, it has none (predicate, or removed before); otherwise the row
+ * is left to VACUUM.  Returns how many of the rows have no entry now.  What tree_delete()
+ * has done is durable.
  */
 static int
 remove_from(RemovalIndex *removal, StoreDesc *store, uint64 *rows, int n)

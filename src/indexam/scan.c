@@ -3,10 +3,9 @@
  * scan.c
  *	  Index scans.
  *
- * The matching entries of one leaf are copied, with their tuples; between calls
- * a scan holds nothing in shared memory.  It goes on at the separator beside
- * the leaf, see tree_scan.c.  Of an index that is being rebuilt the whole range is
- * collected at once.
+ * The matching entries of one leaf are copied, with their tuples; between calls a scan
+ * holds nothing in shared memory.  It goes on at the separator beside the leaf, see
+ * tree_scan.c.  If the index is being rebuilt, the whole range is collected at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +57,7 @@ copy_tuples(ScanState *so)
 		copy_tuple(so, leaf->high);
 }
 
-/* Does anything of the range lie beyond the leaf that was read? */
+/* Does the range go on beyond the leaf that was read? */
 static void
 set_more(ScanState *so, ScanDirection dir, const Fence *fence)
 {
@@ -73,7 +72,7 @@ set_more(ScanState *so, ScanDirection dir, const Fence *fence)
 	if (fence == NULL)
 		return;
 
-	/* what lies beyond the fence was seen, or will be if we turn round */
+	/* what lies beyond the fence was seen already, or will be if the direction changes */
 	if (ScanDirectionIsBackward(dir))
 	{
 		batch->more_right = leaf->has_high = true;
@@ -139,9 +138,9 @@ take_fence(ScanState *so, ScanDirection dir, Fence *fence)
 /* ---- entries of rows that nobody sees ---- */
 
 /*
- * The table says that nobody can see the row of the current entry, ever again:
- * remove it.  The snapshot, which is older than the look at the entry, keeps the
- * row id from being another's.
+ * The table says that nobody can ever see the row of the current entry again: remove it.
+ * The row id cannot belong to another row meanwhile, because the snapshot is older than the
+ * reading of the entry.
  */
 static void
 kill_current(IndexScanDesc scan, ScanState *so)
@@ -161,7 +160,7 @@ kill_current(IndexScanDesc scan, ScanState *so)
 	index_end_change_tree(so->keys.index);
 }
 
-/* The batch is about to be left: if its leaf has become empty, let it go. */
+/* The batch is about to be left: merge its leaf away if it has become empty. */
 static void
 finish_kills(ScanState *so)
 {
@@ -221,8 +220,8 @@ set_bounds(ScanState *so)
 }
 
 /*
- * One leaf of a parallel scan, and who comes next goes on after it.  (An index
- * that is being rebuilt is read by one process at once.)
+ * Reads one leaf of a parallel scan; the next process goes on after it.  (An index that is
+ * being rebuilt is read by one process, at once.)
  */
 static void
 read_seized_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
@@ -243,7 +242,7 @@ read_seized_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
 		parallel_release(so, batch->more_left ? batch->leaf.low : NULL);
 	else
 		parallel_release(so, batch->more_right ? batch->leaf.high : NULL);
-	/* this process never goes on by itself */
+	/* this process does not go on without asking the others */
 	batch->more_left = batch->more_right = false;
 }
 
@@ -295,8 +294,8 @@ advance_leaf(ScanState *so, ScanDirection dir)
 }
 
 /*
- * The planner (since 18) looks for the ends of a column in the index.  A rebuild is no
- * part of planning: it goes by its histogram.
+ * The planner looks for the ends of a column in the index (since 18).  Planning must not
+ * cause a rebuild: it uses its histogram instead.
  */
 static bool
 is_too_early_for_planner(const ScanState *so)
@@ -312,8 +311,9 @@ is_complete(void *arg)
 }
 
 /*
- * Who has made an index asked the rows of that time for uniqueness: an older snapshot may
- * see two of which one had been deleted.
+ * Was the index made after the snapshot?  Its build checked uniqueness among the rows of
+ * that time: an older snapshot may see two with the same key, of which one had been
+ * deleted.
  */
 static bool
 index_is_older(Relation index, Snapshot snapshot)
@@ -323,8 +323,8 @@ index_is_older(Relation index, Snapshot snapshot)
 }
 
 /*
- * A snapshot sees one row with a key of a unique index at most.  (Not where uniqueness
- * is checked later.  A serializable transaction has to meet the others, too.)
+ * Does the snapshot see at most one row with this key of a unique index?  (Not where the
+ * check is deferred.  And a serializable transaction has to meet the other rows, too.)
  */
 static bool
 one_row_at_most(ScanState *so, Relation heap)
@@ -338,8 +338,8 @@ one_row_at_most(ScanState *so, Relation heap)
 }
 
 /*
- * The index is being rebuilt: what there is of the range, from index and table.
- * False: it is ready, or too much for this, and ready now.
+ * The index is being rebuilt: collects the range from index and table.  False: the index is
+ * ready; if the range was too large for this, it has been made ready.
  */
 static bool
 collect_range(ScanState *so, ScanDirection dir)
@@ -421,7 +421,7 @@ next_in_range(ScanState *so, ScanDirection dir)
 		return NULL;
 	if (batch->item + step < 0 || batch->item + step >= batch->n)
 	{
-		/* stay beside the last entry, in case the scan turns round */
+		/* stay beside the last entry, in case the scan changes direction */
 		batch->item = step < 0 ? -1 : batch->n;
 		if (!advance_leaf(so, dir))
 			return NULL;
@@ -463,7 +463,7 @@ next_match(ScanState *so, ScanDirection dir)
 				so->positioned = false;
 				return NULL;
 			}
-			/* there may be very many, and none with an entry */
+			/* there may be very many combinations, and none with an entry */
 			CHECK_FOR_INTERRUPTS();
 			continue;
 		}
@@ -560,7 +560,7 @@ am_endscan(IndexScanDesc scan)
 	pfree(so);
 }
 
-/* Values that were made from bytes */
+/* Frees values that were made from bytes */
 static void
 free_deformed(ScanState *so, Datum *values, bool *isnull)
 {

@@ -3,10 +3,10 @@
  * scan_bounds.c
  *	  Which part of the index a scan must read.
  *
- * Equality (or IS NULL) on the first columns, then one range on the next.  As
- * far as the bytes decide, a bound is the bytes; from the first value on that
- * bytes do not decide (or that is of another type), columns are compared one by
- * one.  A condition that is not part of the bounds stays a filter.
+ * Equality (or IS NULL) on the first columns, then one range on the next.  As far as
+ * bytes decide, a bound consists of bytes.  From the first value on that bytes do not
+ * decide, or that is of another type, columns are compared one by one.  A condition
+ * that is not part of the bounds stays a filter.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,7 +60,7 @@ integer_value(Oid type, Datum value, int64 *result)
 	return false;
 }
 
-/* An integer of another width, as the column's type if that holds it */
+/* Converts an integer of another width to the column's type, if it fits */
 static KeyFit
 fit_integer(Oid column_type, StrategyNumber strategy, int64 v, Datum *value)
 {
@@ -158,7 +158,7 @@ add_column(BoundBuilder *b, int column, bool isnull, bool any_value, Datum value
 	{
 		(void) scan_cross_compare(b->so->keys.index, column, cross->key->sk_subtype, &c->own,
 								  scan_array_context(b->so));
-		c->compare = NULL;		/* own, wherever the struct is copied to */
+		c->compare = NULL;		/* its own, wherever the struct is copied to */
 	}
 }
 
@@ -209,7 +209,7 @@ add_any_value(BoundBuilder *b, int column)
 	b->nbytes = format->columns[column].offset + 1;
 }
 
-/* Probe against an entry with equal bytes: values of columns that bytes do not tell */
+/* Compares the probe with an entry that has equal bytes, by columns that bytes do not decide */
 static int
 compare_columns(const ScanBound *bound, const uint8 *entry)
 {
@@ -243,7 +243,10 @@ compare_columns(const ScanBound *bound, const uint8 *entry)
 	return bound->tie;
 }
 
-/* Values are decoded, and functions called, at every step of a search: nothing stays. */
+/*
+ * Values are decoded and functions called at every step of a search, so memory is reset
+ * each time.
+ */
 static int
 compare_bound(const TreeProbe *probe, const uint8 *entry)
 {
@@ -257,9 +260,8 @@ compare_bound(const TreeProbe *probe, const uint8 *entry)
 }
 
 /*
- * Entries with tuples are not in the order of their row ids where their bytes
- * are equal, and filled up with zeroes as a bound is: they are on one side of
- * it, all of them.
+ * Where bytes are equal, entries with tuples are not in the order of their row ids, and are
+ * padded with zeroes as a bound is: all of them are on the same side of it.
  */
 static int
 compare_edge(const TreeProbe *probe, const uint8 *entry)
@@ -304,7 +306,7 @@ is_null_test(const ScanCondition *condition, int flag)
 		!(condition->key->sk_flags & SK_ROW_HEADER);
 }
 
-/* An equality on the column; true if there is one, now part of the bound. */
+/* Makes an equality on the column part of the bound; false if there is none. */
 static bool
 take_equality(ScanState *so, BoundBuilder *b, int column)
 {
@@ -333,7 +335,7 @@ take_equality(ScanState *so, BoundBuilder *b, int column)
 		if (fit != FIT_SAME && fit != FIT_CROSS)
 			continue;
 		if (fit == FIT_CROSS)
-			so->one_key = false;	/* it may equal two values that differ */
+			so->one_key = false;	/* it may be equal to two different values */
 		add_value(b, column, false, value, fit == FIT_CROSS ? condition : NULL);
 		condition->filter = false;
 		return true;
@@ -341,7 +343,7 @@ take_equality(ScanState *so, BoundBuilder *b, int column)
 	return false;
 }
 
-/* The ends of the range of one column, as far as found */
+/* The ends of the range of one column, as far as they are known */
 typedef struct Range
 {
 	ScanCondition *low;			/* in index order */
@@ -410,7 +412,7 @@ find_range(ScanState *so, int column, Range *range)
 	}
 }
 
-/* Does the bound lie beyond what is equal to the key? */
+/* -1: the bound lies before what is equal to the key; 1: after it */
 static int
 bound_tie(const ScanCondition *condition, bool low)
 {

@@ -108,7 +108,8 @@ typedef struct ScanState
 	bool		bounds_valid;	/* for the current array elements */
 	bool		empty_range;
 	bool		one_key;		/* every key column has one value of its type, not NULL */
-	int			nequal;			/* first columns of which the bounds' bytes hold one value */
+	int			nequal;			/* number of first columns of which the bounds' bytes hold one
+								 * value */
 	bool		any_filter;
 	Snapshot	snapshot;		/* that decides what is wanted; NULL: not known */
 	Snapshot	reader;			/* of who scans, for predicate locks */
@@ -125,7 +126,7 @@ typedef struct ScanState
 	int			mark_item;
 	ScanBatch  *mark;			/* copy of a batch that was left */
 
-	/* the rest is not zeroed: it is large */
+	/* not zeroed from here on: it is large */
 	ScanBatch	batch;
 	ScanBound	lower;
 	ScanBound	upper;
@@ -146,7 +147,7 @@ extern MemoryContext scan_array_context(ScanState *so);
 /* ---- scan_keys.c ---- */
 extern void scan_set_keys(IndexScanDesc scan, ScanState *so);
 
-/* For values of one entry, while it is looked at; who uses it resets it. */
+/* For values of one entry while it is looked at; its user resets it. */
 extern MemoryContext scan_row_context(ScanState *so);
 
 /* Next combination of array elements; false: that was the last one. */
@@ -157,9 +158,9 @@ extern bool scan_entry_matches(ScanState *so, const uint8 *entry);
 /* ---- scan_parallel.c ---- */
 
 /*
- * Take the next leaf of the range of the current array elements; others wait for
- * parallel_release().  False: they have come to its end.  *at_fence: it begins at
- * the fence, else at the end of the range.
+ * Takes the next leaf of the range of the current array elements; others wait for
+ * parallel_release().  False: the range is finished.  *at_fence: the leaf is at the fence,
+ * else at the end of the range.
  */
 extern bool parallel_seize(ScanState *so, bool *at_fence, Fence *fence);
 

@@ -90,9 +90,9 @@ is_equality(ScanState *so, const ScanCondition *condition)
 }
 
 /*
- * Have all columns before that of the condition one value in each range (also where
- * it is an element of an array that came before)?  Only then do ranges for
- * one element after the other come in index order, which planners since 17 count on.
+ * Do all columns before that of the condition have one value in each range (which may be an
+ * element of an array that comes before)?  Only then do the ranges of one element after the
+ * other come in index order, which the planner relies on since 17.
  */
 static bool
 follows_equality(ScanState *so, int number)
@@ -107,8 +107,8 @@ follows_equality(ScanState *so, int number)
 }
 
 /*
- * Has another condition one value for the column, or one after the other?  Ranges for
- * each element would be ranges for each pair, or the same one again and again.
+ * Does another condition give the column one value, or one after the other?  Then there
+ * would be a range for each pair of elements, or the same range again and again.
  */
 static bool
 has_other_equality(ScanState *so, int number)
@@ -144,7 +144,7 @@ set_members(ScanState *so, ScanCondition *condition, Datum *elements, int n, Oid
 	condition->key->sk_flags |= SK_SEARCHARRAY;
 }
 
-/* False: no element that is not NULL */
+/* False: the array has no element that is not NULL. */
 static bool
 prepare_array(ScanState *so, int number)
 {
@@ -214,7 +214,7 @@ set_array_key(ScanState *so, int number)
 	return possible;
 }
 
-/* From scan->keyData: copies, as arrays change them */
+/* Copies scan->keyData, because arrays change the conditions. */
 void
 scan_set_keys(IndexScanDesc scan, ScanState *so)
 {

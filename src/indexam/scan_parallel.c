@@ -3,9 +3,10 @@
  * scan_parallel.c
  *	  What the processes of a parallel index scan share.
  *
- * The place at which the next leaf is to be read.  Who takes it reads one leaf
- * and says where the next one begins, before it looks at any row.  Combinations
- * of array elements are counted: all processes go through them in the same order.
+ * They share the place at which the next leaf is to be read.  A process that takes it
+ * reads one leaf and says where the next one begins, before it looks at any row.
+ * Combinations of array elements are numbered: all processes go through them in the
+ * same order.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +26,7 @@ struct ParallelScan
 	slock_t		mutex;
 	bool		seized;			/* somebody reads a leaf */
 	bool		at_fence;		/* else at the end of the range */
-	uint64		combination;	/* that is being read; those before are done */
+	uint64		combination;	/* the combination that is being read; those before are done */
 	Size		tuple_size;		/* of the fence; 0: it has none */
 	ConditionVariable released;
 	uint8		fence[TREE_MAX_STRIDE];

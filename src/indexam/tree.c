@@ -19,14 +19,14 @@ struct ArenaChunk
 {
 	ArenaChunk  *next;
 	uint32		nnodes;
-	uint32		used;			/* nodes below were handed out */
+	uint32		used;			/* nodes with a lower index were handed out */
 	TreeNode   *nodes;			/* aligned to cache lines */
 };
 
 /*
- * The first visit in this life: what is volatile in the node is made anew.  And
- * what a killed process stored may be visible and not durable: from now on
- * others rely on it.  A node that is damaged stays as it is: an error, at each visit.
+ * The first visit in this server life: what is volatile in the node is made anew.  What a
+ * killed process stored may be visible but not durable, and from now on others rely on it,
+ * so it is flushed.  A damaged node stays as it is, and is an error at each visit.
  */
 static void
 revive_node(const Tree *tree, TreeNode *node, uint64 v)
@@ -63,7 +63,7 @@ revive_node(const Tree *tree, TreeNode *node, uint64 v)
 		tree_damaged(problem);
 }
 
-/* Wait for whoever holds the latch, which is not for long; the node's version. */
+/* Waits until the latch is released, which does not take long; returns the node's version. */
 uint64
 tree_wait_for_node(const Tree *tree, TreeNode *node)
 {
@@ -150,8 +150,8 @@ tree_pool_tuple(PMPtr ref)
 }
 
 /*
- * Its class would not be that of its slot, which would be given to somebody who needs
- * more.  A damaged one is left to the sweep of a later life.
+ * NULL for a damaged tuple.  Its class might not be that of its slot, which would then be
+ * given to a caller who needs more.  It is left to the sweep of a later life.
  */
 TreeTuple *
 tree_entry_tuple_quietly(const Tree *tree, const uint8 *entry)
@@ -416,7 +416,7 @@ tree_node_alloc(Tree *tree, int level)
 	return node;
 }
 
-/* Put back a node that was never linked. */
+/* Gives back a node that was never linked. */
 void
 tree_node_unused(Tree *tree, TreeNode *node)
 {
@@ -435,8 +435,8 @@ tree_node_unused(Tree *tree, TreeNode *node)
 }
 
 /*
- * A node that was unlinked and is marked obsolete.  Its contents are
- * overwritten at once: readers see that it is obsolete before they use them.
+ * Retires a node that was unlinked and is marked obsolete.  Its contents are overwritten at
+ * once: readers see that it is obsolete before they use them.
  */
 void
 tree_node_retire(Tree *tree, TreeNode *node)
@@ -674,7 +674,7 @@ tree_count_before(const Tree *tree, const TreeNode *node, uint64 v, const uint8 
 		{
 			static const uint8 all_ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
 
-			/* only an upper bound has these; it equals no entry */
+			/* only an upper bound has these bytes; no entry is equal to it */
 			if (memcmp(probe->bytes + tree->cmp_len - 8, all_ones, 8) == 0)
 				or_equal = false;
 			return count_before_16(base, n, tree->stride, tree->cmp_len, probe->bytes, or_equal);

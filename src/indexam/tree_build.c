@@ -19,7 +19,7 @@ tree_build_begin(TreeBuilder *builder, Tree *tree, int fillfactor)
 	builder->level[0] = tree->root;
 }
 
-/* Hang a node to the right of the last one of its level. */
+/* Links a node to the right of the last one of its level. */
 static bool
 add_child(TreeBuilder *builder, int level, const uint8 *separator, TreeNode *left,
 		  TreeNode *child)
@@ -151,7 +151,7 @@ tree_build_end(TreeBuilder *builder)
 		else
 			pool_inner_flush(tree, node);
 	}
-	/* what lies in the pool counts, and is drained, when the tree is complete */
+	/* what lies in the pool is counted and drained when the tree is complete */
 	if (tree_in_pool(tree))
 		tree_set_root(tree, tree->root);
 	pg_write_barrier();

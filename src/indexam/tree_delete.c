@@ -3,9 +3,9 @@
  * tree_delete.c
  *	  Deletion, and merging of underfull nodes.
  *
- * Two neighbours under one parent are merged into the left one; the right one
- * is marked obsolete and retired.  The leftmost leaf therefore never goes away,
- * and a root with a single child gives way to it.
+ * Two neighbours under one parent are merged into the left one; the right one is marked
+ * obsolete and retired.  So the leftmost leaf never goes away.  A root with a single
+ * child is replaced by that child.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,8 +55,8 @@ find_leaf(Tree *tree, const TreeProbe *probe, uint64 *version)
 }
 
 /*
- * Of these entries those that lie in the leaf of the first one, in the pool: they
- * go by one store, with one drain.  *done: so many of the probes need not be
+ * Deletes, from a leaf in the pool, those of these entries that lie in the leaf of the
+ * first one, by one store and with one drain.  *done: how many of the probes need not be
  * looked at again.
  */
 static int
@@ -119,7 +119,10 @@ delete_from_leaf(Tree *tree, TreeProbe *const *probes, int n, int *left, int *do
 	return pg_popcount64(slots);
 }
 
-/* From a tree in DRAM.  Returns how many entries its leaf has left; -1: it is not there. */
+/*
+ * Deletes an entry from a tree in DRAM.  Returns how many entries its leaf still has; -1:
+ * the entry is not there.
+ */
 static int
 delete_one(Tree *tree, const TreeProbe *probe)
 {

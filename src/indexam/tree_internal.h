@@ -53,8 +53,8 @@ tree_count(Tree *tree, int64 n)
 /* ---- latches ---- */
 
 /*
- * Version of a node that is not being changed.  Obsolete is allowed: whoever
- * reads goes on to check the pointer that led here, which has changed.
+ * Version of a node that is not being changed.  The node may be obsolete: readers go on to
+ * check the pointer that led here, which has changed then.
  */
 static inline uint64
 node_version(const Tree *tree, const TreeNode *node)
@@ -233,10 +233,10 @@ bytes_compare(const uint8 *a, const uint8 *b, int len)
 /* ---- descending ---- */
 
 /*
- * A descent comes to this node next.  In slow memory its lines are better fetched
- * side by side than one after the other by the search.  (Of a leaf only the head
- * is read for sure: which entries are, the fingerprints in it tell.  Above the
- * lowest inner level, and in DRAM, that would cost more than it gains.)
+ * A descent comes to this node next.  In slow memory it is better to fetch its lines all at
+ * once than one after the other during the search.  (Of a leaf only the head is certain to
+ * be read: the fingerprints in it tell which entries are.  Above the lowest inner level,
+ * and in DRAM, prefetching would cost more than it gains.)
  */
 static inline void
 node_prefetch(const Tree *tree, const TreeNode *node, int level)
@@ -252,8 +252,8 @@ node_prefetch(const Tree *tree, const TreeNode *node, int level)
 }
 
 /*
- * Emulation: an inner node in the pool was read.  Above the lowest of these
- * levels there are few nodes, which are taken for cached.
+ * Emulation: an inner node in the pool was read.  Above the lowest of these levels there
+ * are few nodes; they count as cached.
  */
 static inline void
 node_miss(const Tree *tree, const TreeNode *node)
@@ -281,8 +281,8 @@ typedef struct Descent
 extern bool tree_latch_pair(Tree *tree, Descent *d);
 
 /*
- * Hang "right" with its separator to the right of child "slot" of the parent,
- * or put new_root above both; in DRAM.  All are latched or unknown to others.
+ * Links "right" with its separator to the right of child "slot" of the parent, or puts
+ * new_root above both; in DRAM.  All are latched or unknown to others.
  */
 extern void tree_link_right(Tree *tree, Descent *d, TreeNode *new_root, const uint8 *separator,
 							TreeNode *right);

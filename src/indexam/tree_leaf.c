@@ -50,7 +50,7 @@ fingerprint(const Tree *tree, const uint8 *entry)
 	return (uint8) (h >> 56);
 }
 
-/* Slots with this fingerprint; those not in use have any. */
+/* Slots with this fingerprint, perhaps also some that are not in use. */
 static uint64
 slots_with(const TreeLeafNode *leaf, uint8 print)
 {
@@ -166,7 +166,7 @@ sort_entries(const Tree *tree, uint8 *entries, uint8 *slots, int n, const TreeOr
 	}
 }
 
-/* Are both bounds around one key, all of whose bytes count? */
+/* Do both bounds enclose a single key, all of whose bytes count? */
 static bool
 is_one_key(const Tree *tree, const TreeProbe *lower, const TreeProbe *upper)
 {

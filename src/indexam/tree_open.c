@@ -95,7 +95,7 @@ tree_create_in_pool(StoreHeader *store, TreePlacement placement, int key_len, bo
 	leaf = tree_node_alloc(tree, 0);
 	if (leaf == NULL)
 	{
-		/* who has no tree to ask says that memory is short */
+		/* for tree_raise_full(): without a tree the caller says that memory is short */
 		tree_destroy(tree);
 		pool_raise_full();
 		return NULL;
@@ -143,7 +143,7 @@ build_inner_nodes(Tree *tree, const char **problem)
 		if (*problem != NULL)
 			return false;
 		next = leaf_next(leaf);
-		/* from now on nobody need come to a leaf through the one before it */
+		/* from now on no leaf has to be reached through the one before it */
 		pm_flush(leaf, PM_LINE);
 		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
 		if (next == NULL)
@@ -160,8 +160,8 @@ build_inner_nodes(Tree *tree, const char **problem)
 }
 
 /*
- * What a killed process has stored last in the header may not be on the medium:
- * tree_complete() flushes it before anybody finds the tree.
+ * What a killed process stored last in the header may not be durable: tree_complete()
+ * flushes it before anybody finds the tree.
  */
 Tree *
 tree_open(StoreHeader *store, LWLock *grow_lock)

@@ -131,8 +131,8 @@ chunk_slots(const SlotClass *c)
 }
 
 /*
- * A chunk, linked and counted, durably.  NULL: the pool is full.  What an
- * earlier grower linked and did not count, because of a crash, is freed first.
+ * Adds a chunk, linked and counted, durably.  NULL: the pool is full.  A chunk that was
+ * linked but, because of a crash, not counted is freed first.
  */
 static TreeChunk *
 add_chunk(TreeSpace *space, int class, uint32 nslots)
@@ -190,7 +190,7 @@ grow(Tree *tree, int class)
 			return false;
 		}
 		SpinLockAcquire(&space->mutex);
-		/* what was fresh is used up, as nobody else adds any */
+		/* the fresh slots are used up: nobody else adds any */
 		c->fresh = (char *) chunk + CHUNK_HEADER;
 		c->nfresh = chunk->nslots;
 		c->next_slots = Min(Max(c->next_slots, chunk->nslots) * 2, PM_GRANULE);
@@ -262,7 +262,7 @@ pool_slot_reclaim(Tree *tree, int class, void *slot)
 	return unused;
 }
 
-/* All of a list become free. */
+/* All slots of a list become free. */
 static void
 free_list(TreeSpace *space, int class, char *list)
 {

@@ -66,21 +66,23 @@ extern void pool_space_close(TreeSpace *space);
 /* A slot that nobody else knows; NULL if the pool is full. */
 extern void *pool_slot_take(Tree *tree, int class);
 
-/* Put back a slot that was never linked. */
+/* Gives back a slot that was never linked. */
 extern void pool_slot_give(Tree *tree, int class, void *slot);
 
-/* A slot that is unlinked, durably; free when its epoch has passed. */
+/* Gives back a slot that is unlinked, durably; it is free when its epoch has passed. */
 extern void pool_slot_retire(Tree *tree, int class, void *slot);
 
 extern void pool_reclaim(Tree *tree);
 extern uint32 tree_chunk_crc(const TreeChunk *chunk);
 
-/* 53100, if it was the pool that was full last in this process */
+/* Raises 53100 if it was the pool that was full last in this process; else returns. */
 extern void pool_raise_full(void);
 extern int	pool_tuple_class(Size size);
 
-/* A slot of an earlier life that nothing refers to becomes free; false: it was
- * in use in this life. */
+/*
+ * A slot of an earlier life that nothing refers to becomes free; false: it was used in this
+ * life.
+ */
 extern bool pool_slot_reclaim(Tree *tree, int class, void *slot);
 
 /* ---- tree_sweep.c ---- */
@@ -125,7 +127,7 @@ leaf_next(const TreeLeafNode *leaf)
 /* Sizes by stride: entries per leaf, and bytes */
 extern void leaf_geometry(int stride, uint16 *capacity, uint16 *size);
 
-/* What is volatile in a leaf, from what is durable; latched, or private. */
+/* Makes what is volatile in a leaf from what is durable; the leaf is latched, or private. */
 extern void leaf_revive(const Tree *tree, TreeLeafNode *leaf);
 
 /* state with its parity */
@@ -149,7 +151,7 @@ extern const char *leaf_problem(const Tree *tree, const TreeLeafNode *leaf);
 extern const char *pool_inner_problem(const Tree *tree, const TreeNode *node);
 extern uint8 pool_inner_check(const Tree *tree, const TreeNode *node, int n);
 
-/* Of the tuple of an entry in the pool (NULL: there is none) */
+/* Check of a tuple in the pool; and what is wrong with the tuple of an entry, or NULL */
 extern uint16 tree_tuple_check(const TreeTuple *tuple);
 extern const char *pool_tuple_problem(const Tree *tree, const uint8 *entry);
 
@@ -168,22 +170,25 @@ extern bool leaf_copy_sorted(Tree *tree, const TreeNode *node, uint64 v, const T
 /* Slot of the entry that equals the probe, -1 if there is none, -2: changed. */
 extern int	leaf_find(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *probe);
 
-/* Into a free slot; latched.  The entry is durable before its bit is set. */
+/*
+ * Adds an entry in a free slot of a latched leaf.  The entry is durable before its bit is
+ * set.
+ */
 extern void leaf_add(Tree *tree, TreeNode *node, const uint8 *entry);
 
-/* What is in these slots goes, durably; latched. */
+/* Removes the entries in these slots of a latched leaf, durably. */
 extern void leaf_remove(TreeNode *node, uint64 slots);
 
-/* A private leaf has its entries, fence and bits: the rest of it, flushed. */
+/* Fills in the rest of a private leaf that has its entries, fence and bits; flushed. */
 extern void leaf_complete(Tree *tree, TreeNode *node);
 
 /* Fill a private, empty leaf with entries and its lower fence; flushed. */
 extern void leaf_fill(Tree *tree, TreeNode *node, const uint8 *low, const uint8 *entries, int n);
 
-/* The entry as a lower fence: with a tuple of its own, flushed.  False: no space. */
+/* Makes a lower fence of the entry, with a tuple of its own, flushed.  False: no space. */
 extern bool tree_make_fence(Tree *tree, const uint8 *entry, uint8 *fence);
 
-/* Lines of a leaf that are in use */
+/* Flushes the lines of a leaf that are in use */
 extern void leaf_flush(const Tree *tree, const TreeNode *node);
 
 #endif							/* SOFORT_TREE_POOL_H */

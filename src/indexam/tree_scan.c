@@ -140,7 +140,7 @@ tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before, const TreeProbe *
 	}
 }
 
-/* Everything that the leaf and the path to it refer to is in use. */
+/* Notes for the sweep that everything the leaf and its path refer to is in use. */
 static void
 mark_reached(Tree *tree, const Path *path, TreeNode *node, TreeLeaf *leaf, TreeSweep *sweep)
 {

@@ -47,8 +47,8 @@ discard_fence(Tree *tree, const uint8 *fence)
 }
 
 /*
- * Check of an inner node with n separators; references have their own.  Lies in
- * one word with n.
+ * Check of an inner node with n separators (references have checks of their own).  It lies
+ * in the same word as n.
  */
 uint8
 pool_inner_check(const Tree *tree, const TreeNode *node, int n)
@@ -71,7 +71,10 @@ pool_inner_problem(const Tree *tree, const TreeNode *node)
 	return NULL;
 }
 
-/* A private node that is complete, with its check, or one that has it already */
+/*
+ * Flushes a complete node that nobody else knows, after setting its check, or one that has
+ * its check already
+ */
 void
 pool_inner_flush(const Tree *tree, TreeNode *node)
 {
@@ -246,7 +249,7 @@ replace_by_two(Tree *tree, Descent *d, TreeNode *left, const uint8 *separator, T
 	return TREE_DONE;
 }
 
-/* The same with left == d->node, if that is the last child of its parent. */
+/* The same where left == d->node, which is the last child of its parent. */
 static TreeResult
 add_behind(Tree *tree, Descent *d, const uint8 *separator, TreeNode *right)
 {
@@ -382,7 +385,10 @@ make_right(Tree *tree, const uint8 *entries, int n, uint8 *fence)
 	return right;
 }
 
-/* The leaf keeps the first "keep" of its entries, or all if there is one more. */
+/*
+ * Splits so that the leaf keeps the first "keep" of its entries, or all of them if one more
+ * is added.
+ */
 static TreeResult
 split_at(Tree *tree, Descent *d, const SortedLeaf *sorted, int keep, uint8 *fence,
 		 TreeNode *right)
@@ -504,7 +510,10 @@ merged_node(Tree *tree, const MergePair *pair, const uint8 *separator)
 		memcpy(leaf_entry(tree, pool_leaf(node), 0), leaf_entry(tree, l, 0),
 			   tree->leaf_capacity * tree->stride);
 		node->n = pg_popcount64(pool_leaf(node)->state);
-		/* read once: nobody is kept from inserting, and what is checked is what is copied */
+		/*
+		 * read once, so that what is checked is what is copied: nobody is kept from
+		 * inserting meanwhile
+		 */
 		slots = __atomic_load_n(&r->state, __ATOMIC_RELAXED) & LEAF_SLOTS_MASK;
 		if (node_unchanged(left, pair->left_version) &&
 			node->n + pg_popcount64(slots) <= tree->leaf_capacity)
@@ -560,7 +569,7 @@ merged_parent(Tree *tree, const MergePair *pair, TreeNode *node)
 	return parent;
 }
 
-/* As latch_three() in tree_delete.c, and the right one */
+/* As latch_three(), and the right node */
 static bool
 latch_four(Tree *tree, const MergePair *pair)
 {
@@ -590,7 +599,7 @@ pool_merge(Tree *tree, const MergePair *pair)
 	parent = merged_parent(tree, pair, node);
 	pm_drain();
 	SOFORT_STOP("tree-merge-written");
-	/* what was copied was so if the versions still hold */
+	/* what was copied is consistent if the versions have not changed */
 	if (parent == NULL || !latch_four(tree, pair))
 	{
 		tree_node_unused(tree, parent);

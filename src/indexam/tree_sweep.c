@@ -3,11 +3,11 @@
  * tree_sweep.c
  *	  Finding the slots that earlier lives have left free.
  *
- * Somebody walks over the tree, leaf by leaf, each from the upper fence of the
- * one before.  Every node that is linked all the time covers a range of keys,
- * and so lies on one of these paths; every tuple belongs to an entry or fence in
- * one of the ranges.  What is in a chunk of an earlier life, was not met, and was
- * neither taken nor retired in this life, is free.
+ * The caller walks over the tree, leaf by leaf, each from the upper fence of the one
+ * before.  Every node that is linked during the whole walk covers a range of keys, and
+ * so lies on one of these paths; every tuple belongs to an entry or fence in one of the
+ * ranges.  A slot is free if it is in a chunk of an earlier life, was not met, and was
+ * neither taken nor retired in this life.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,7 +68,7 @@ tree_sweep_begin(Tree *tree)
 	return sweep;
 }
 
-/* Is in use; what lies in a chunk of this life does not matter. */
+/* Notes that a slot is in use.  Slots in chunks of this life do not matter. */
 void
 tree_sweep_reached(TreeSweep *sweep, const void *slot)
 {
@@ -95,7 +95,10 @@ tree_sweep_reached(TreeSweep *sweep, const void *slot)
 		c->reached[at / 8] |= 1 << (at % 8);
 }
 
-/* Whoever has unlinked something has also retired it by the end of its call. */
+/*
+ * Waits until all calls that are running have ended: a call that unlinks something has also
+ * retired it when it ends.
+ */
 static void
 wait_for_others(void)
 {

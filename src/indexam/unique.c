@@ -3,17 +3,18 @@
  * unique.c
  *	  Uniqueness checks, with the rules of nbtree.
  *
- * Check and insertion are made one by one of the index's locks, by the key's hash: equal
- * keys have equal bytes, so they meet at one lock.  It is held while rows are looked up
- * (which takes no heavyweight lock), never while a transaction is waited for;
- * after the wait everything is checked again.  It is an LWLock, unless comparing
- * keys may itself wait for heavyweight locks: then it is one, too.
+ * Check and insertion are made atomic by one of the index's locks, chosen by the key's
+ * hash: equal keys have equal bytes, so they meet at one lock.  It is held while rows
+ * are looked up (which takes no heavyweight lock), never during the wait for a
+ * transaction; after the wait everything is checked again.  It is an LWLock, unless
+ * comparing keys may itself wait for heavyweight locks: then it is a heavyweight lock,
+ * too.
  *
- * While the index is being rebuilt, the same is done with what is new in it.
- * Rows from before come afterwards, without the lock: none of them is inserted
- * now, and the own entry, which is there already, stops everybody else with the same key.
- * Who has to wait for one of them takes the entry out, and begins again: whoever is
- * waited for may insert that key before it ends.
+ * While the index is being rebuilt, the same is done with its new entries.  Rows from
+ * before the rebuild are checked afterwards, without the lock: no more of them can
+ * come, and our own entry, which is there already, stops everybody else with the same
+ * key.  If we have to wait for the transaction of such a row, we take our entry out and
+ * begin again, because that transaction may insert the key before it ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,13 +50,12 @@ typedef struct UniqueCheck
 	bool		may_wait;		/* ... and take other heavyweight locks */
 	bool		found;			/* our own entry, if EXISTING */
 	bool		maybe_taken;	/* PARTIAL */
-	bool		conflict;		/* to be reported without the lock */
+	bool		conflict;		/* a duplicate, to be reported after the lock is released */
 	TransactionId wait_for;
 	uint32		token;			/* of a speculative insertion */
-	bool		complete;		/* no rebuild: entries may be removed */
+	bool		complete;		/* the index is not being rebuilt, so entries may be removed */
 	Tree	   *removed_from;	/* some were */
-	uint64		old_before;		/* not 0: rows of this and later transactions do
-								 * not count any more */
+	uint64		old_before;		/* not 0: rows of this and later transactions no longer count */
 } UniqueCheck;
 
 typedef enum CheckStep
@@ -64,7 +64,7 @@ typedef enum CheckStep
 	STEP_STOP					/* the check has its result */
 } CheckStep;
 
-/* One entry with the same key: is there a row that counts?  *dead: none ever again */
+/* Looks at one entry with the same key: does its row count?  *dead: it never will again. */
 static CheckStep
 check_entry(UniqueCheck *uc, const uint8 *other, bool *dead)
 {
@@ -75,7 +75,7 @@ check_entry(UniqueCheck *uc, const uint8 *other, bool *dead)
 	index_entry_tid(uc->keys, other, &tid);
 	if (ItemPointerEquals(&tid, uc->tid))
 	{
-		/* also if a rebuild has just found the new row in the table */
+		/* even if a rebuild has just found the new row in the table */
 		uc->found = true;
 		return STEP_NEXT;
 	}
@@ -87,7 +87,7 @@ check_entry(UniqueCheck *uc, const uint8 *other, bool *dead)
 	if (!table_index_fetch_tuple_check(uc->heap, &tid, &dirty, dead))
 		return STEP_NEXT;
 
-	/* whoever asks for a partial check comes back later */
+	/* the caller of a partial check comes back later */
 	if (uc->check == UNIQUE_CHECK_PARTIAL)
 	{
 		uc->maybe_taken = true;
@@ -110,9 +110,10 @@ check_entry(UniqueCheck *uc, const uint8 *other, bool *dead)
 }
 
 /*
- * A key that is inserted and rolled back again and again would meet all entries of
- * before.  Our transaction id, which is older than the look at the entry, keeps the
- * row id from being another's (README.md, "Entries of dead rows").
+ * Without this, a key that is inserted and rolled back again and again would meet all
+ * former entries.  The row id cannot belong to another row meanwhile, because our
+ * transaction id is older than the reading of the entry (README.md, "Entries of dead
+ * rows").
  */
 static void
 remove_dead(UniqueCheck *uc, Tree *tree, const uint8 *entry)
@@ -168,7 +169,7 @@ is_decided(const UniqueCheck *uc)
 	return uc->maybe_taken || uc->conflict || TransactionIdIsValid(uc->wait_for);
 }
 
-/* Where the index may hold new entries */
+/* Checks all places where the index may hold new entries */
 static void
 check_key(UniqueCheck *uc, const IndexView *view)
 {
@@ -178,7 +179,7 @@ check_key(UniqueCheck *uc, const IndexView *view)
 		check_tree(uc, view->partial->delta);
 }
 
-/* Rows that are older than the rebuild; partial is still what it was. */
+/* Checks rows that are older than the rebuild. */
 static void
 check_old_rows(UniqueCheck *uc, PartialIndex *partial)
 {
@@ -205,8 +206,8 @@ check_old_rows(UniqueCheck *uc, PartialIndex *partial)
 }
 
 /*
- * The own entry goes from the delta, with its tuple.  In the epoch in which it was
- * inserted: nobody has copied the delta.
+ * Removes our own entry from the delta, with its tuple.  In the epoch in which it was
+ * inserted, so nobody has copied the delta yet.
  */
 static void
 take_back(UniqueCheck *uc, Tree *delta)
@@ -225,8 +226,8 @@ raise_violation(UniqueCheck *uc)
 	char	   *key_desc;
 
 	/*
-	 * A transaction that must fail for its serialization anyway shall say so:
-	 * a client that looked first, and found no such row, can only try again.
+	 * A transaction that must fail with a serialization error anyway reports that: a client
+	 * that looked first and found no such row can then just try again.
 	 */
 	predicate_check_key(uc->keys, uc->entry);
 
@@ -275,8 +276,8 @@ compares_values_alone(Oid proc)
 }
 
 /*
- * Any other comparison function that is none of keys.c may open relations (that of a
- * row type, say), and run whatever a user has written.
+ * A comparison function that keys.c does not know may open relations (that of a row type,
+ * say), and run whatever a user has written.
  */
 static void
 look_at_comparisons(UniqueCheck *uc)
@@ -302,8 +303,8 @@ opaque_key_tid(const UniqueCheck *uc, ItemPointer tid)
 }
 
 /*
- * Outside of epochs.  Then the comparison is run once: what it loads when it is used
- * first it waits for here, and not in an epoch, which others may wait for, nor under an
+ * Outside of epochs.  After that the comparison is run once, so that it waits here for what
+ * it loads at its first use, not in an epoch, for whose end others may wait, nor under an
  * LWLock.
  */
 static void
@@ -331,8 +332,8 @@ unlock_opaque_key(const UniqueCheck *uc)
 /* ---- check and insertion ---- */
 
 /*
- * Check, and insert if nothing is in the way; inside an epoch.  Who has locked an
- * opaque key gives it back here.
+ * Checks, and inserts if nothing is in the way; inside an epoch.  The lock of an opaque key
+ * is released here.
  */
 static TreeResult
 check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
@@ -343,7 +344,8 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 
 	if (!uc->may_wait)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
-	index_view(uc->keys, view); /* at least what the lock's last holder saw */
+	index_view(uc->keys, view); /* the state must be no older than what the lock's last holder
+								 * saw */
 	check_key(uc, view);
 	if (!TransactionIdIsValid(uc->wait_for) && !uc->conflict &&
 		uc->check != UNIQUE_CHECK_EXISTING)
@@ -359,9 +361,9 @@ check_and_insert_now(UniqueCheck *uc, IndexView *view, bool *inserted)
 }
 
 /*
- * True: the work is done.  Once the own entry is there, only old rows can be in
- * the way: whoever comes later waits for us.  False: wait, and call again; if
- * *inserted, the own entry was there, and is not any more.
+ * True: done.  Once our own entry is there, only old rows can be in the way: those who come
+ * later wait for us.  False: wait, and call again; if *inserted, our own entry was there
+ * and was taken back.
  */
 static bool
 check_and_insert(UniqueCheck *uc, bool *inserted)
@@ -371,7 +373,7 @@ check_and_insert(UniqueCheck *uc, bool *inserted)
 
 	forget_result(uc);
 	if (uc->opaque)
-		prepare_opaque_key(uc); /* an error gives its lock back */
+		prepare_opaque_key(uc); /* an error releases its lock */
 	epoch_enter();
 	result = check_and_insert_now(uc, &view, inserted);
 	if (view.collecting && result != TREE_FULL && !is_decided(uc))
@@ -413,7 +415,7 @@ unique_insert(IndexKeys *keys, uint8 *entry, const Datum *values, const bool *is
 		wait_for_other(&uc);
 		if (*inserted)
 		{
-			/* it was, and was taken back (until here the tuple is not ours) */
+			/* it was inserted and taken back (until here the tuple is not ours) */
 			index_form_entry(keys, values, isnull, tid, entry);
 			*inserted = false;
 		}

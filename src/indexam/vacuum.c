@@ -43,7 +43,7 @@ keep_fence(VacuumState *state)
 	keys_place(&state->fence, &state->keys, state->leaf.high, 0);
 }
 
-/* Delete what the callback asks for.  Returns how many. */
+/* Deletes the entries that the callback names.  Returns how many. */
 static int
 delete_from_leaf(VacuumState *state)
 {
@@ -94,7 +94,7 @@ vacuum_leaf(VacuumState *state, bool first)
 	return state->leaf.has_high;
 }
 
-/* All leaves; also finds what earlier lives have left free in the pool. */
+/* Goes over all leaves; also finds the space in the pool that is free since earlier lives. */
 static void
 vacuum_tree(VacuumState *state)
 {
@@ -152,7 +152,7 @@ am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	return stats;
 }
 
-/* No row was dead.  What an earlier life has left free is still to be found. */
+/* No row was dead, but the space that is free since an earlier life is still to be found. */
 static void
 sweep_if_needed(Relation index)
 {

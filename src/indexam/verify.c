@@ -24,8 +24,8 @@ typedef struct VerifyState
 	void	   *arg;
 	bool		damaged;		/* the structure */
 	MemoryContext context;		/* of one entry */
-	MemoryContext leaf_context[2];	/* of copied tuples: this leaf's, and those of the
-									 * one before, which had the separator */
+	MemoryContext leaf_context[2];	/* for copied tuples: those of this leaf, and of the one
+									 * before, which had the separator */
 	int			turn;
 	TreeLeaf	leaf;
 } VerifyState;
@@ -33,9 +33,9 @@ typedef struct VerifyState
 /* ---- readers that remove entries, and who looks at the whole tree ---- */
 
 /*
- * A scan removes entries of rows that nobody sees, with no more than AccessShareLock
- * on the table.  It holds this for each of them, if it can be had at once, and verify
- * for as long as it looks: a lock of a tuple that no index has.
+ * A scan removes entries of rows that nobody sees while it holds only AccessShareLock on
+ * the table.  For each removal it takes this lock, if it is available at once; verify holds
+ * it as long as it looks at the tree.  It is the lock of a tuple that no index has.
  */
 static void
 whole_tree_tid(ItemPointer tid)
@@ -43,7 +43,7 @@ whole_tree_tid(ItemPointer tid)
 	ItemPointerSet(tid, 0, 2);	/* (0,1) is the build lock */
 }
 
-/* Not worth an error: a full lock table means no. */
+/* Raises no error: false also if the lock table is full. */
 bool
 index_try_change_tree(Relation index)
 {
@@ -129,8 +129,8 @@ read_leaf(VerifyState *state, const EntryPlace *fence)
 }
 
 /*
- * Outside of epochs: what looks at an entry evaluates expressions of the index, which
- * take what time they like, and may wait for the rebuild of another index.
+ * Outside of epochs, because checking an entry evaluates expressions of the index, which
+ * may take any time, and may wait for the rebuild of another index.
  */
 static void
 verify_leaves(VerifyState *state)
@@ -165,7 +165,10 @@ note_damage(void *arg, const char *place, const char *problem)
 	state->problem(state->arg, place, problem);
 }
 
-/* In a damaged tree entries cannot be told from what was made of them: a wrong length is enough. */
+/*
+ * Entries of a damaged tree are not looked at: they may be anything, as one wrong length is
+ * enough.
+ */
 bool
 indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg)
 {

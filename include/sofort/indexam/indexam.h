@@ -19,15 +19,21 @@
 extern int	sofort_index_placement;
 
 /*
- * A sofort index was entered in the catalogs, and is not built yet: if it has no
- * storage parameter "placement", it gets that of the setting.
+ * For a sofort index that was entered in the catalogs and is not built yet: if it has no
+ * storage parameter "placement", it gets one from the setting.
  */
 extern void indexam_default_placement(Oid index_oid);
 
-/* An index that is none of ours any more, in a new file: trees of its former ones go at commit. */
+/*
+ * For an index that is no longer ours, and has a new file: the trees of its former files
+ * are dropped at commit.
+ */
 extern void indexam_drop_former_files(Oid index_oid);
 
-/* Raises 0A000 if the index cannot have the placement that it asks for; locked by the caller. */
+/*
+ * Raises 0A000 if the index cannot have the placement that it asks for.  The caller has
+ * locked it.
+ */
 extern void indexam_check_placement(Oid index_oid);
 
 /* ---- start-up ---- */
@@ -54,30 +60,36 @@ extern void indexam_startup(void);
  */
 extern bool indexam_provide_opclass(Oid type);
 
-/* The table of CREATE INDEX, with the lock that the command takes, for who may. */
+/*
+ * The table of CREATE INDEX, with the lock that the command takes; checks that the user may
+ * lock it.
+ */
 extern Oid	indexam_lock_table(const IndexStmt *stmt);
 
 /* ---- rebuilding ---- */
 
 /*
- * May an index that is being rebuilt be used, as far as it is there?  Else who
- * needs it waits, and helps meanwhile.  Set by src/recovery.
+ * May an index that is being rebuilt be used, as far as it is there?  Otherwise a process
+ * that needs it waits, and helps meanwhile.  Set by src/recovery.
  */
 extern bool indexam_use_partial;
 
 /*
- * Called, if set, before an index is used in any way (not for rebuilding it): the first
- * may wait; no latch, LWLock or epoch is held.  Then before a table is searched in
- * place of an index, and after it (not after an error).  complete(arg): is the index
- * there now?  It may wait; no latch, LWLock or epoch is held.  complete is NULL where a
- * uniqueness check searches: it must not wait.  *searched: what searches in place of
- * this index have cost.
+ * Hooks, called if set. before_use: before an index is used in any way but for rebuilding
+ * it.  It may wait; no latch, LWLock or epoch is held. before_search and after_search:
+ * around a search of the table in place of an index (after_search not after an error).
+ * complete(arg): is the index ready now? before_search may wait; no latch, LWLock or epoch
+ * is held.  If a uniqueness check searches, complete is NULL, and it must not wait.
+ * *searched: what searches in place of this index have cost.
  */
 extern void (*indexam_before_use) (void);
 extern void (*indexam_before_search) (bool (*complete) (void *arg), void *arg);
 extern void (*indexam_after_search) (pg_atomic_uint64 *searched);
 
-/* Called, if set, before and after what is done once for all searches that follow */
+/*
+ * Called, if set, before (pause = true) and after work that is done once for all later
+ * searches
+ */
 extern void (*indexam_pause_search) (bool pause);
 
 /* Blocks of a table that are one step of a rebuild (256; tests need less) */
@@ -111,9 +123,9 @@ extern void indexam_complete(Oid heap_oid);
 /* ---- planning ---- */
 
 /*
- * What the planner is to believe in this process until it is told otherwise;
- * indexes that survive a restart are always there.  For questions of the kind
- * "what would this statement cost without that index?"; the list is not copied.
+ * What the planner of this process is to assume until the next call; indexes that survive a
+ * restart are always there.  For questions of the kind "what would this statement cost
+ * without that index?".  The list is not copied.
  */
 typedef enum IndexamAssumption
 {
@@ -158,7 +170,7 @@ typedef struct IndexamStats
 	uint32		segments_done;	/* as segments_total if it was rebuilt */
 	uint32		segments_claimed;	/* done, or being done */
 	bool		merging;
-	bool		draining;		/* merged; complete when those who use it now are through */
+	bool		draining;		/* merged; ready when those who use it now are through */
 	int			workers;		/* processes that work on it now */
 	int			waiters;		/* processes that wait for it now */
 	uint64		searched;		/* processor time in us, see indexam_after_search */
@@ -189,24 +201,28 @@ typedef void (*IndexamEntry) (void *arg, const Datum *values, const bool *isnull
 							  const ItemPointerData *tid);
 extern bool indexam_verify(Relation index, IndexamProblem problem, IndexamEntry entry, void *arg);
 
-/* For VACUUM: free what nobody uses any more, of this index, and now and then of all. */
+/* For VACUUM: frees what nobody uses any more, of this index, and now and then of all. */
 extern void indexam_collect_garbage(Relation index);
 
-/* What this session has looked at to find trees of earlier files of indexes. */
+/*
+ * For tests: entries that this session has looked at to find trees of former files of
+ * indexes.
+ */
 extern uint64 indexam_test_former_steps(void);
 
 /*
- * How many segments have a hash; -1 if the index is not being rebuilt.  scatter: as if look-ups
- * had found that zones are no help.  In mode synchronous the index is complete after that.
+ * For tests: how many segments have a hash; -1 if the index is not being rebuilt. scatter:
+ * as if look-ups had found that zones do not help.  In mode synchronous the index is
+ * complete after that.
  */
 extern int	indexam_test_hashes(Relation index, bool scatter);
 
-/* Of the segments of an index in rebuild; false: it is in none. */
+/* For tests: of the segments of an index that is being rebuilt; false: it is not. */
 typedef struct IndexamZones
 {
 	int			segments;		/* that have zones */
 	int			ascending;		/* of them */
-	int			apart;			/* blocks that are looked at by themselves */
+	int			apart;			/* blocks out of order, which are looked at by themselves */
 	int			strays;			/* rows */
 } IndexamZones;
 

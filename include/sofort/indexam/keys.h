@@ -16,7 +16,7 @@
 
 typedef enum KeyKind
 {
-	KEY_OPAQUE = 0,				/* no bytes: the tuple decides */
+	KEY_OPAQUE = 0,				/* no place in the bytes: the tuple decides */
 	KEY_INT2,
 	KEY_INT4,
 	KEY_INT8,
@@ -62,7 +62,7 @@ typedef struct KeyFormat
 	KeyColumn	columns[INDEX_MAX_KEYS];
 } KeyFormat;
 
-/* Work with the keys of an open index. */
+/* What is needed to work with the keys of an open index. */
 typedef struct IndexKeys
 {
 	Relation	index;
@@ -77,7 +77,7 @@ typedef enum KeyEncoded
 {
 	KEY_EXACT,					/* the bytes decide, and give back the value */
 	KEY_DECIDED,				/* they decide, but do not give it back */
-	KEY_PREFIX					/* they may be equal for different values */
+	KEY_PREFIX					/* different values may have equal bytes */
 } KeyEncoded;
 
 #define KEY_FLAG_NULL_FIRST 1
@@ -87,7 +87,7 @@ typedef enum KeyEncoded
 /* Format for an index as its relcache entry describes it. */
 extern void keys_format(Relation index, KeyFormat *format);
 
-/* keys->format is set; fills the rest but shared and tree. */
+/* Fills all of keys but format, which is set already, shared and tree. */
 extern void keys_init(IndexKeys *keys, Relation index);
 
 /* Bytes of an entry */
@@ -122,12 +122,12 @@ key_flag(const KeyColumn *column, bool isnull)
 	return column->nulls_first ? KEY_FLAG_NULL_FIRST : KEY_FLAG_NULL_LAST;
 }
 
-/* column->width bytes of a value that is not NULL, as they sort */
+/* Writes column->width bytes of a value that is not NULL; they sort as the value does. */
 extern KeyEncoded keys_encode_column(const KeyColumn *column, Datum value, uint8 *bytes);
 
 /*
- * key_len bytes of an entry.  Returns whether the entry needs a tuple.  May
- * detoast (and so raise an error).
+ * Writes key_len bytes of an entry.  Returns whether the entry needs a tuple.  May detoast
+ * (and so raise an error).
  */
 extern bool keys_encode(const KeyFormat *format, const Datum *values, const bool *isnull,
 						uint8 *bytes);
@@ -138,7 +138,7 @@ extern bool keys_encode(const KeyFormat *format, const Datum *values, const bool
  */
 extern Datum keys_entry_column(const IndexKeys *keys, const uint8 *entry, int i, bool *isnull);
 
-/* All columns; of an entry without a tuple there are no INCLUDE columns. */
+/* All columns; an entry without a tuple has no INCLUDE columns. */
 extern void keys_deform(const IndexKeys *keys, const uint8 *entry, Datum *values, bool *isnull);
 
 /* As the index orders them. */
@@ -148,9 +148,9 @@ extern int	keys_compare_entries(const IndexKeys *keys, const uint8 *a, const uin
 extern bool keys_equal(const IndexKeys *keys, const uint8 *a, const uint8 *b);
 
 /*
- * Place of an entry: tie = 0: that very entry; -1: before all with the same
- * key; 1: after them.  The probe points into "place", which points to the entry
- * and its tuple.
+ * Place of an entry. tie = 0: that very entry; -1: before all with the same key; 1: after
+ * them.  The probe points into "place", which points to the entry's tuple: do not copy or
+ * move it.
  */
 typedef struct EntryPlace
 {

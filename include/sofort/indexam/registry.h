@@ -26,9 +26,9 @@ typedef enum IndexTreeState
 #define INDEX_UNIQUE_LOCKS	16
 
 /*
- * Shared state of one index file.  Lives in the arena; when its index is
- * dropped it goes to a free list and its serial number changes, so a stale
- * pointer with the number it was found with is recognised.
+ * Shared state of one index file.  Lives in the arena.  When its index is dropped it goes
+ * to a free list and its serial number changes, so that a stale pointer is recognised by
+ * the number that it was found with.
  */
 typedef struct SofortIndex
 {
@@ -39,16 +39,18 @@ typedef struct SofortIndex
 	Oid			index_oid;
 	pg_atomic_uint32 state;		/* IndexTreeState */
 	int			builder_pid;
-	TransactionId prepared_xid; /* prepared; what becomes of the tree when it ends */
+	TransactionId prepared_xid; /* prepared transaction that decides, by the next two, what
+								 * becomes of the tree */
 	bool		drop_if_committed;
 	bool		drop_if_aborted;
 	Tree	   *tree;			/* if ready */
-	KeyFormat  *format;			/* that the tree, or the part of it, was built with */
+	KeyFormat  *format;			/* that the tree, or the part of it that is there, was built
+								 * with */
 
 	/* rebuilding in segments, see src/indexam/partial.h */
 	struct PartialIndex *volatile partial;	/* if partial */
-	struct PartialIndex *retired;	/* when nobody can look at them any more they
-								 * are freed; protected by mutex */
+	struct PartialIndex *retired;	/* freed when nobody can look at them any more; protected
+									 * by mutex */
 	slock_t		mutex;
 	pg_atomic_uint32 workers;	/* processes that work on the rebuild */
 	pg_atomic_uint32 waiters;	/* that wait for its end */
@@ -58,8 +60,8 @@ typedef struct SofortIndex
 	uint64		rebuilt_rows;
 
 	/*
-	 * Last: initialised once, because the struct is used again and never freed.  Few,
-	 * for the sake of many indexes; its own, because a check may take long.
+	 * Last: initialised once, because the struct is reused and never freed.  Few, because
+	 * there may be many indexes; its own, because a check may take long.
 	 */
 	LWLock		unique_locks[INDEX_UNIQUE_LOCKS];
 } SofortIndex;
@@ -69,12 +71,12 @@ typedef struct SofortIndex
 /* The entry of this index; made if it does not exist.  pool_require() first. */
 extern SofortIndex *tree_registry_attach(Relation index);
 
-/* tree and format become those of the entry; it is ready. */
+/* tree and format become those of the entry, which is ready then. */
 extern void registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format);
 
 /*
- * An index without a tree gets this partial index.  False: somebody else was
- * faster, and nothing has changed.
+ * Gives this partial index to an index without a tree.  False: another process was faster,
+ * and nothing has changed.
  */
 extern bool registry_publish_partial(SofortIndex *shared, struct PartialIndex *partial,
 									 const KeyFormat *format);
@@ -82,7 +84,7 @@ extern bool registry_publish_partial(SofortIndex *shared, struct PartialIndex *p
 /* Its tree becomes the index; the rest is retired. */
 extern void registry_finish_partial(SofortIndex *shared, struct PartialIndex *partial);
 
-/* Memory for hashes of segments: false if all of them would have more than they may take */
+/* Memory for hashes of segments; false if all of them together would exceed their limit */
 extern bool registry_reserve_hash(Size size);
 extern void registry_release_hash(Size size);
 
@@ -90,8 +92,8 @@ extern void registry_release_hash(Size size);
 extern LWLock *registry_grow_lock(StoreId store);
 
 /*
- * Forget the tree, or what there is of it; nobody else uses it.  With a format: only if
- * there is a tree, or a partial index, of another one; under the build lock.
+ * Forgets the tree, or the part of it that is there; nobody else uses it. unless not NULL:
+ * only if the tree or partial index has another format; under the build lock.
  */
 extern void registry_reset(SofortIndex *shared, const KeyFormat *unless);
 extern bool registry_has_format(SofortIndex *shared, const KeyFormat *format);
@@ -112,7 +114,10 @@ registry_partial(SofortIndex *shared)
 	return shared->partial;
 }
 
-/* Is there any entry?  Raises no error; what follows needs the table attached, and raises none. */
+/*
+ * Is there any entry?  Raises no error. registry_attach_table() makes the table accessible,
+ * and may raise one; after it the drop functions raise none.
+ */
 extern bool registry_in_use(void);
 extern void registry_attach_table(void);
 extern void registry_drop_locator(const RelFileLocator *locator);
@@ -126,7 +131,7 @@ extern void registry_finish_prepared(void);
 extern bool registry_has_locator(const RelFileLocator *locator);
 extern void registry_set_owner(SofortIndex *shared, Oid index_oid);
 
-/* Files of the index but the current one that have entries: at most so many of them */
+/* Files of the index, but for the current one, that have entries: at most "space" of them */
 extern int	registry_former_files(Oid index_oid, const RelFileLocator *current,
 								  RelFileLocator *former, int space);
 
@@ -139,8 +144,10 @@ extern LWLock *registry_unique_lock(SofortIndex *shared, const uint8 *key, int k
  * (sub)transaction aborts.  Trees of earlier files of the index go at commit. */
 extern SofortIndex *pending_create(Relation index);
 
-/* A store was made for a tree; it goes with the (sub)transaction if it is not
- * completed. */
+/*
+ * Notes a store that was made for a tree: the end of the (sub)transaction drops it if the
+ * tree is not complete.
+ */
 extern void pending_drop_incomplete(StoreId store);
 
 extern void pending_drop_relation(Oid relid);
@@ -153,12 +160,12 @@ extern void pending_init(void);
 extern void index_attach(IndexKeys *keys, Relation index);
 
 /*
- * The same, but the index may be partial if indexam_use_partial says so:
- * keys->tree is NULL then.  It can become ready at any time.
+ * The same, but if indexam_use_partial the index may be partial: then keys->tree is NULL.
+ * It can become ready at any time.
  */
 extern void index_attach_partial(IndexKeys *keys, Relation index);
 
-/* If the index is ready; nothing is built, and nobody waited for. */
+/* Only if the index is ready: builds nothing and waits for nobody. */
 extern bool index_attach_if_ready(IndexKeys *keys, Relation index);
 
 /* Attached, maybe partial, in a chunk of the context. */
@@ -169,9 +176,9 @@ extern IndexKeys *index_keys_open(Relation index, MemoryContext context);
 struct IndexInfo;
 
 /*
- * A new tree with what the table holds.  unique: check it.  every_version: all
- * that are not dead to everybody, without waiting for anybody (rebuild).
- * Errors leave nothing behind in the arena.
+ * A new tree with the entries of the table. unique: check it. every_version: of all
+ * versions that are not dead to everybody, without waiting for anybody (rebuild).  Errors
+ * leave nothing behind in the arena.
  */
 extern Tree *build_tree(IndexKeys *keys, Relation heap, struct IndexInfo *info,
 						TreePlacement placement, bool unique, bool every_version,

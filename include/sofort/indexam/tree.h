@@ -63,11 +63,11 @@ typedef enum TreePlacement
 } TreePlacement;
 
 /*
- * Node.  n, check, level and life change by one store.  version: bit 0 latched, bit 1 obsolete, 2..31 count changes and are
- * never reset within a server life, 32..63 the life: that of an earlier one
- * reads as neither latched nor obsolete.  Leaf: n entries at data.  Inner node
- * (level > 0): n separators and n + 1 children, the children first; separator i
- * is a lower bound of everything below child i + 1.
+ * Node. n, check, level and life change by one store. version: bit 0 latched, bit 1
+ * obsolete; bits 2..31 count changes and are never reset within a server life; bits 32..63
+ * are the life, and a node of an earlier life reads as neither latched nor obsolete.  Leaf:
+ * n entries at data.  Inner node (level > 0): n separators and n + 1 children, the children
+ * first; separator i is a lower bound of everything below child i + 1.
  */
 typedef struct TreeNode
 {
@@ -126,11 +126,11 @@ typedef struct Tree
 } Tree;
 
 /*
- * A position to look for.  bytes holds cmp_len bytes.  compare == NULL: all of
- * them count, and tuples do not.  Otherwise the first nbytes decide, and
- * compare says how the probe stands to an entry that is equal in these (< 0:
- * before it, 0: equal, > 0: after it).  The entry it gets is a private copy;
- * its tuple is protected by the epoch.  It may raise an error.
+ * A position to look for. bytes holds cmp_len bytes. compare == NULL: all of them count,
+ * and tuples do not.  Otherwise the first nbytes decide, and compare says where the probe
+ * is relative to an entry that is equal in these (< 0: before it, 0: equal, > 0: after it).
+ * The entry it gets is a private copy; its tuple is protected by the epoch.  It may raise
+ * an error.
  */
 typedef struct TreeProbe TreeProbe;
 typedef int (*TreeCompare) (const TreeProbe *probe, const uint8 *entry);
@@ -189,7 +189,7 @@ extern Tree *tree_create_in_pool(StoreHeader *store, TreePlacement placement, in
 								 bool has_tuples, const void *format, int format_size,
 								 uint64 collations, LWLock *grow_lock);
 
-/* Everything is durable: the tree may be used by later lives. */
+/* Makes everything durable and marks the tree complete: later lives may use it. */
 extern void tree_complete(Tree *tree);
 
 /*
@@ -210,13 +210,15 @@ tree_in_pool(const Tree *tree)
 	return tree->space != NULL;
 }
 
-/* The error for what could not be had last: 53200 if that was the arena (named by
- * the caller: returns), 53100 for the pool. */
+/*
+ * After an allocation has failed: raises 53100 if the pool was full.  Returns if it was the
+ * arena: the caller raises 53200, and can name the index.
+ */
 extern void tree_raise_full(const Tree *tree);
 
 /*
- * Free what is in DRAM, which may be all of it; no other process may use the
- * tree.  What is in the pool goes with its store, and may be gone already.
+ * Frees what is in DRAM, which may be all of it; no other process may use the tree.  What
+ * is in the pool goes with its store, and may be gone already.
  */
 extern void tree_destroy(Tree *tree);
 
@@ -226,19 +228,19 @@ extern void tree_destroy(Tree *tree);
  */
 extern TreeTuple *tree_tuple_make(IndexTuple itup);
 
-/* One reference less, where no tree owns the tuple (NULL: nothing to do). */
+/* Drops one reference to a tuple that no tree owns (NULL: nothing to do). */
 extern void tree_tuple_discard(TreeTuple *tuple);
 
 /* A tuple for a tree in the pool; flushed.  NULL if the pool is full. */
 extern TreeTuple *tree_pool_tuple_make(Tree *tree, IndexTuple itup);
 
-/* Free one that was never published. */
+/* Frees one that was never published. */
 extern void tree_pool_tuple_discard(Tree *tree, TreeTuple *tuple);
 
-/* The tree has taken over a reference; for its size. */
+/* The tree has taken over a reference: counts it in the tree's size. */
 extern void tree_count_tuple(Tree *tree, const TreeTuple *tuple);
 
-/* Reuse what was unlinked and can be read by nobody any more. */
+/* Makes reusable what was unlinked and cannot be read by anybody any more. */
 extern void tree_reclaim(Tree *tree);
 
 extern int	tree_height(const Tree *tree);
@@ -260,9 +262,9 @@ extern TreeResult tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *p
 /* ---- tree_delete.c ---- */
 
 /*
- * Delete the entries that equal the probes, which are in order.  Returns how many
- * there were.  left[] (may be NULL): how many entries the leaf of each still has;
- * -1: it was not there.
+ * Deletes the entries that equal the probes, which are in order.  Returns how many there
+ * were. left[] (may be NULL): how many entries the leaf of each still has; -1: the entry
+ * was not there.
  */
 extern int	tree_delete(Tree *tree, TreeProbe *const *probes, int n, int *left);
 
@@ -412,12 +414,17 @@ tree_entry_tuple(const Tree *tree, const uint8 *entry)
 	return tree_tuple_at(entry + tree->cmp_len);
 }
 
-/* The same for who gives the tuple back, perhaps under a latch: NULL if it is damaged. */
+/*
+ * The same for a caller that gives the tuple back, perhaps under a latch: NULL if it is
+ * damaged.
+ */
 extern TreeTuple *tree_entry_tuple_quietly(const Tree *tree, const uint8 *entry);
 
-/* So that a copied entry outlives the epoch: its tuple, if it has one, becomes a copy,
- * which is returned.  Inside the epoch in which it was read.  XX002 if it is damaged
- * in the pool. */
+/*
+ * Lets a copied entry outlive the epoch: its tuple, if it has one, is replaced by a copy,
+ * which is returned.  To be called inside the epoch in which the entry was read.  XX002 if
+ * the tuple is damaged in the pool.
+ */
 extern TreeTuple *tree_copy_tuple(const Tree *tree, uint8 *entry, MemoryContext context);
 
 #endif							/* SOFORT_INDEXAM_TREE_H */
