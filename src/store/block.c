@@ -16,9 +16,8 @@
 #include "sofort/store/store_internal.h"
 #include "utils/relcache.h"
 
-#define TAIL_BLOCKS		64		/* looked at for the append position */
-#define REVIEW_ROWS		4096	/* encodings of smaller tables are not looked at again
-								 * for fewer new rows */
+#define TAIL_BLOCKS		64		/* blocks that are searched for the append position */
+#define REVIEW_ROWS		4096	/* new rows after which encodings are looked at again, at least */
 
 bool
 row_tid_is_valid(const ItemPointerData *tid)
@@ -57,7 +56,7 @@ block_get(const StoreHeader *header, uint64 block)
 	if (p == PM_NULL)
 		return NULL;
 	b = pm_deref(p);
-	/* a wrong capacity or shape leads out of the block, readers and writers alike */
+	/* a wrong capacity or shape would lead readers and writers out of the block */
 	if (unlikely(b->head_check != block_head_check(b)))
 		pm_damaged("the header of a block is damaged");
 	return b;
@@ -76,8 +75,8 @@ store_block(StoreDesc *store, BlockNumber block)
 }
 
 /*
- * Without a descriptor; also in the postmaster, where nothing may raise an error:
- * what damaged references lead to has no storage.
+ * store_locate() without a descriptor.  Also called in the postmaster, where nothing may
+ * raise an error: what damaged references lead to counts as having no storage.
  */
 bool
 header_locate(const StoreHeader *header, uint64 row, RowRef *ref)
@@ -141,7 +140,7 @@ store_cursor_move(StoreDesc *store, BlockCursor *cursor, uint64 block)
 	cursor->capacity = header->capacity;
 }
 
-/* Blocks that were allocated together with this first one. */
+/* Number of blocks that were allocated together with this one, their first. */
 uint32
 block_run_length(const StoreHeader *header, uint64 block)
 {
@@ -212,7 +211,7 @@ make_run(StoreDesc *store, uint64 first, uint32 n, const ShapeHeader *shape)
 	pm_publish_many(&r, values);
 }
 
-/* How much of what is taken from the pool for this much is used. */
+/* Part of what the pool hands out for a request of this size that is used. */
 static double
 fill_factor(Size used)
 {
@@ -220,8 +219,8 @@ fill_factor(Size used)
 }
 
 /*
- * How many blocks to make at once, at most "room": whole granules should be
- * filled, but on average half of the last run is not used yet.
+ * How many blocks to make at once, at most "room".  Whole granules should be filled; but on
+ * average half of the last run is unused.
  */
 static uint32
 choose_run(uint64 nblocks, Size block_size, uint32 room)
@@ -294,7 +293,7 @@ block_set_count(StoreHeader *header, uint64 n)
 		pm_vector_publish(&header->blocks, n);
 }
 
-/* Count blocks that are published but not counted (a crash in between). */
+/* Counts blocks that are published but, because of a crash, not counted. */
 static void
 adopt_uncounted(StoreHeader *header)
 {
@@ -358,7 +357,7 @@ find_append_position(StoreDesc *store)
 		if (i >= 0)
 			break;
 	}
-	/* whoever fills one relies on it, see space_before_free() */
+	/* whoever fills such a row relies on this, see space_before_free() */
 	pm_drain();
 	shared->collected = arena_alloc(first / SOFORT_BLOCK_ROWS / 8 + 1, ARENA_ZERO);
 	pg_atomic_fetch_add_u64(&shared->bytes_dram, first / SOFORT_BLOCK_ROWS / 8 + 1);
@@ -420,7 +419,7 @@ reconsider(StoreDesc *store, Bitmapset *indexed)
 	shape_reconsider(store, indexed);
 }
 
-/* How many rows insertions put into n blocks: a fill factor leaves some out. */
+/* How many rows insertions put into n blocks: a fill factor leaves some free. */
 static uint64
 rows_filled(const StoreHeader *header, uint64 n)
 {
@@ -429,7 +428,7 @@ rows_filled(const StoreHeader *header, uint64 n)
 	return header->tid_fill == 0 ? rows : Max(rows * header->tid_fill / header->tid_rows, 1);
 }
 
-/* No more blocks at once than the next decision needs. */
+/* How many blocks may be made at once before the next decision about encodings. */
 static uint32
 room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room)
 {
@@ -442,8 +441,9 @@ room_until_decision(const StoreShared *shared, const ShapeHeader *s, uint32 room
 }
 
 /*
- * A shape that was made because something did not fit the one before it may be replaced
- * as soon, and have one row: no more blocks at once than it has in a row before "block".
+ * A shape that was made because a value did not fit the one before may be replaced as soon,
+ * and then have a single row.  So no more blocks are made at once than it already has in a
+ * row before "block".
  */
 static uint32
 room_in_shape(const StoreHeader *header, const ShapeHeader *s, uint64 block, uint32 room)
@@ -511,7 +511,7 @@ grow(StoreDesc *store)
 									(uint64) n * SOFORT_BLOCK_ROWS));
 }
 
-/* What is left of the append range, in blocks of an older shape, is free. */
+/* The rest of the append range, in blocks of an older shape, becomes free. */
 static void
 give_up_append_range(StoreShared *shared)
 {
@@ -527,7 +527,7 @@ give_up_append_range(StoreShared *shared)
 	}
 }
 
-/* Is the block at the append position of the newest shape? */
+/* Does the block at the append position have the newest shape? */
 static bool
 append_shape_is_current(StoreDesc *store)
 {
@@ -539,8 +539,8 @@ append_shape_is_current(StoreDesc *store)
 }
 
 /*
- * Make room behind the append position; with "force" room in the newest shape.
- * No lock held.  Catalog look-ups are done before the lock is taken.
+ * Makes room behind the append position; with "force", room in the newest shape.  No lock
+ * may be held.  Catalog look-ups are done before the lock is taken.
  */
 void
 block_extend(Relation rel, StoreDesc *store, bool force)
@@ -579,9 +579,9 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 /* ---- links ---- */
 
 /*
- * The link (or successor) vector of a block, made at its first use.  Readers
- * see no vector, or a zeroed one: both read as "no link".  Who finds one that its
- * maker has not drained yet drains the reference himself, with what he stores there.
+ * The link (or successor) vector of a block, made at its first use.  Readers see no vector,
+ * or a zeroed one: both read as "no link".  A process that finds one that its maker has not
+ * drained yet flushes the reference itself, and drains it with what it stores there.
  */
 uint64 *
 block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors)
@@ -598,7 +598,7 @@ block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors)
 			pm_reserve(&r, store->id, block->capacity * sizeof(uint64), link, 1,
 					   store_slab_flags(store->header) | PM_RESERVE_ZERO);
 			pg_atomic_write_u32(&store->shared->making_links, 1);
-			pg_memory_barrier();	/* before the reference can be seen */
+			pg_memory_barrier();	/* to be set before the reference can be seen */
 			pm_publish(&r);
 			pg_atomic_write_u32(&store->shared->making_links, 0);
 			SOFORT_STOP("store-links-made");

@@ -6,9 +6,9 @@
  *		root.link   = newest version of the chain, 0 if there is only the root
  *		version.link = the next older linked version, or the root (LINK_ROOT)
  *
- * Readers take no lock.  Who changes a chain (publishes, undoes, prunes) holds
- * the chain lock of its root.  An unlinked version keeps its own link during
- * its quarantine, so a reader that stands on it finds its way.
+ * Readers take no lock.  Whoever changes a chain (publishes, undoes, prunes) holds the
+ * chain lock of its root.  An unlinked version keeps its own link during its
+ * quarantine, so that a reader that stands on it finds its way.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +19,13 @@
 #include "sofort/store/store_internal.h"
 #include "utils/snapmgr.h"
 
-#define PRUNE_MIN		5		/* unlink no fewer: each time costs a line */
-#define PRUNE_SEARCH	8		/* versions looked at for a dead one */
+#define PRUNE_MIN		5		/* dead versions to be unlinked at once, at least: each time
+								 * costs a line */
+#define PRUNE_SEARCH	8		/* versions looked at in search of a dead one */
 #define PRUNE_MAX		1024	/* unlinked by one store, and under one hold of the chain lock */
 #define UNLINK_SEARCH	64		/* versions that updaters look at for dead ones to unlink */
-#define JUMP_AFTER		64		/* versions, then to a milestone */
-#define WALK_MAX		(1 << 28)	/* stale links of an orphan may lead anywhere */
+#define JUMP_AFTER		64		/* versions to walk before a milestone is looked for */
+#define WALK_MAX		(1 << 28)	/* steps: stale links of an orphan may lead anywhere */
 
 static inline bool
 is_heap_only(const RowWords *words)
@@ -37,7 +38,7 @@ is_heap_only(const RowWords *words)
 /* Emulation: a version's link (a vector of its own) and its record were read. */
 #define HOP_MISSES		2
 
-/* The same: its minipages will be read, if it has any. */
+/* Emulation: its minipages will be read, if it has any. */
 static inline void
 miss_minipages(StoreDesc *store, const RowRef *ref)
 {
@@ -111,7 +112,7 @@ store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *newest)
 bool
 store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 {
-	static uint32 steps = 0;	/* of whatever walk: it can be cancelled */
+	static uint32 steps = 0;	/* any walk can be cancelled */
 	uint64		link;
 
 	if (!is_heap_only(ref->words))
@@ -124,8 +125,8 @@ store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older)
 }
 
 /*
- * The root of a version's chain, without a descriptor; false if the links lead
- * nowhere.  Quietly: as damaged ones do, and those that lead round and round.
+ * The root of a version's chain, without a descriptor; false if the links lead nowhere.
+ * quietly: also if they are damaged, or lead round and round; otherwise that is an error.
  */
 static inline bool
 walk_to_root(const StoreHeader *header, const RowRef *ref, RowRef *root, bool quietly)
@@ -193,7 +194,7 @@ chain_contains(const StoreHeader *header, const RowRef *root, uint64 row)
 
 /* ---- fetching ---- */
 
-/* NOT_YET for whatever is not visible, if the snapshot is of another kind. */
+/* For snapshots other than MVCC ones: VISIBLE, or NOT_YET for all else. */
 static inline TxnSight
 sight(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
 {
@@ -221,7 +222,7 @@ version_is_dead(const RowWords *words, uint64 horizon)
 		WORD_XID(end) < horizon;
 }
 
-/* Nothing was visible: is there nothing that anybody could ever see? */
+/* No version was visible: is the whole chain dead to everybody? */
 static bool
 chain_all_dead(StoreDesc *store, const RowRef *root)
 {
@@ -241,8 +242,8 @@ chain_all_dead(StoreDesc *store, const RowRef *root)
 }
 
 /*
- * An MVCC snapshot protects the version: the begin word is still its own.  (A stamp
- * never comes again; a slot's generation does.)
+ * Remembers the root of the version that was found.  An MVCC snapshot protects it, so the
+ * begin word is still its own.  (A stamp never recurs; a slot's generation does.)
  */
 static void
 remember_root(StoreDesc *store, const RowRef *found, uint64 root)
@@ -254,8 +255,8 @@ remember_root(StoreDesc *store, const RowRef *found, uint64 root)
 }
 
 /*
- * One pass from the root's newest version down; *first: the link it began with.
- * Behind a version that has ended for an MVCC snapshot all have.
+ * One pass from the root's newest version down; *first: the link it began with.  If a
+ * version has ended for an MVCC snapshot, so have all that are older.
  */
 static bool
 walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot, RowRef *found,
@@ -294,10 +295,10 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 }
 
 /*
- * An MVCC snapshot sees the same version whenever it looks.  Others see what is
- * committed at the moment: an update that commits between two looks hides the
- * old version from the second and the new one from the first.  It published
- * its version before it committed, so the root's link tells: look again.
+ * An MVCC snapshot sees the same version whenever it looks.  Others see what is committed
+ * at the moment: an update that commits between two looks could hide the new version from
+ * the first look and the old one from the second.  But it published its version before it
+ * committed, so the root's link has changed: then look again.
  */
 bool
 store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found,
@@ -322,7 +323,7 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 		*found = top;
 		return true;
 	}
-	/* a snapshot from before the row sees nothing of it */
+	/* a snapshot that is older than the row sees no version of it */
 	if (!mvcc || seen == TXN_ENDED)
 	{
 		do
@@ -336,7 +337,7 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	return false;
 }
 
-/* Was this version created by the ender of that one? */
+/* Was this version created by the transaction that ended the other one? */
 static bool
 created_by_ender(const RowWords *version, const RowWords *predecessor)
 {
@@ -351,7 +352,10 @@ created_by_ender(const RowWords *version, const RowWords *predecessor)
 	if ((WORD_TAG(begin) != WORD_TAG_STAMP && WORD_TAG(begin) != WORD_TAG_PROGRESS) ||
 		(WORD_TAG(end) != WORD_TAG_STAMP && WORD_TAG(end) != WORD_TAG_PROGRESS))
 		return false;
-	/* one of the two was stamped a moment ago, or both are by now, and their slot is another's */
+	/*
+	 * one of the words may have been stamped between the two reads, or both by now, and the
+	 * slot reused
+	 */
 	if (txn_word_xid(begin) == txn_word_xid(end))
 		return true;
 	if (word_read(&version->begin) == begin && word_read(&predecessor->end) == end)
@@ -394,7 +398,7 @@ store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *replaced)
 
 /* ---- changing; chain lock of the root held ---- */
 
-/* Store a link durably: nothing that it bypasses is freed before. */
+/* Stores a link durably: what it bypasses is freed only after that. */
 static void
 store_link(const RowRef *ref, uint64 link)
 {
@@ -424,8 +428,8 @@ version_free(StoreDesc *store, const RowRef *ref)
 }
 
 /*
- * From "keeper" on, "link" leads to dead versions down to "stop" (exclusive):
- * bypass them, then free them.
+ * The link of "keeper" leads to dead versions, from "first" down to "stop" (exclusive):
+ * bypasses them, then frees them.
  */
 static int
 bypass(StoreDesc *store, const RowRef *keeper, uint64 first, uint64 stop)
@@ -448,7 +452,10 @@ bypass(StoreDesc *store, const RowRef *keeper, uint64 first, uint64 stop)
 	return n;
 }
 
-/* Past the dead versions that "link" leads to, up to PRUNE_MAX; counts them. */
+/*
+ * Walks past the dead versions that "link" leads to, at most PRUNE_MAX, and counts them.
+ * Returns the link to the next one.
+ */
 static uint64
 skip_dead(StoreDesc *store, uint64 link, uint64 horizon, int *ndead)
 {
@@ -467,8 +474,9 @@ skip_dead(StoreDesc *store, uint64 link, uint64 horizon, int *ndead)
 }
 
 /*
- * The updater of "from" looks for dead versions behind it; how many it has freed.
- * Bounded where nothing is dead (an old snapshot); VACUUM does the rest.
+ * The updater of "from" looks for dead versions behind it, and frees them; returns how
+ * many.  The search is bounded where nothing is dead (an old snapshot); VACUUM does the
+ * rest.
  */
 int
 chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
@@ -494,10 +502,9 @@ chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from)
 }
 
 /*
- * VACUUM: bypass and free dead versions between the newest and the root.  As
- * long as it returns something there may be more; nothing if this is no root (any
- * more).  Who calls again walks past those that live again: so at least as many
- * are freed.
+ * VACUUM: bypasses and frees dead versions between the newest and the root.  As long as it
+ * returns more than 0 there may be more; 0 also if this is not a root (any more).  Each
+ * call walks past the versions that live: so it frees at least as many, if there are.
  */
 int
 chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
@@ -531,8 +538,8 @@ chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon)
 }
 
 /*
- * All links of a chain: what a killed process stored may not be on the medium.
- * Flushed, not drained: whatever a link leads to was drained before it was stored.
+ * Flushes all links of a chain, because what a killed process stored may not be on the
+ * medium.  Not drained: whatever a link leads to was drained before it was stored.
  */
 void
 chain_flush(const StoreHeader *header, const RowRef *root)
@@ -555,9 +562,10 @@ chain_flush(const StoreHeader *header, const RowRef *root)
 }
 
 /*
- * The same for whoever frees them later: up to max versions are bypassed, into
- * dead[].  Flushed, not drained.  Nothing if this is no root (any more).  Beside an
- * old snapshot what is dead may lie behind very many that are not: left to VACUUM.
+ * The same for a caller that frees them later: bypasses up to max versions, which go into
+ * dead[].  Flushed, not drained.  None if this is not a root (any more).  Beside an old
+ * snapshot, dead versions may lie behind very many that are not dead: these are left to
+ * VACUUM.
  */
 int
 chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *dead, int max)
@@ -598,7 +606,7 @@ chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizon, RowRef *
 	return n;
 }
 
-/* The link that leads to a row in the chain of this root is led past it. */
+/* Leads the link to this row, in the chain of this root, past it. */
 static void
 unlink_from(StoreHeader *header, const RowRef *root, const RowRef *ref)
 {
@@ -643,9 +651,9 @@ chain_unlink(StoreHeader *header, const RowRef *ref)
 }
 
 /*
- * A start found, of a chain that a transaction may have changed, the version that nobody
- * has ended: it is the newest, whatever a power cut has left in the root's link.  The
- * version's own link is durable.  Flushed.  No palloc, no ERROR.
+ * At a start: this version, in a chain that a transaction may have changed, was not ended
+ * by anybody.  So it is the newest, whatever a power cut has left in the root's link, which
+ * is restored.  The version's own link is durable.  Flushed.  No palloc, no ERROR.
  */
 void
 chain_restore_newest(StoreHeader *header, const RowRef *ref)

@@ -3,11 +3,11 @@
  * clone.c
  *	  Copies of stores for CREATE DATABASE ... TEMPLATE.
  *
- * A copy is the same image: PostgreSQL copies the files of stock indexes, so
- * every version keeps its row id.  Nobody is connected to the template, so there
- * are no words in progress.  Each piece is published in the new store before the
- * next; the write set names the store, which goes with the transaction.  Trees of
- * indexes are not copied: one that is missing is built at its first use.
+ * A copy is the same image: PostgreSQL copies the files of its own indexes, so every
+ * version keeps its row id.  Nobody is connected to the template, so no word is in
+ * progress.  Each piece is published in the new store before the next; the write set
+ * names the store, which is dropped if the transaction aborts.  Trees of indexes are
+ * not copied: a missing one is built at its first use.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 
 #define CLONE_BATCH		(PM_INTENTS_PER_BACKEND / 2)
 
-/* Copies that are not published yet, and whose they will be */
+/* Copies that are not published yet, and their owner */
 typedef struct Copies
 {
 	StoreId		owner;
@@ -38,8 +38,8 @@ copies_publish(Copies *c)
 }
 
 /*
- * Copy what a reference leads to; "to" leads to the copy when it is published.
- * (What an error leaves is cancelled with the transaction.)
+ * Copies what a reference leads to; "to" leads to the copy when that is published.  (After
+ * an error the reservations are cancelled with the transaction.)
  */
 static void
 copies_add(Copies *c, PMPtr from, Size size, PMPtr *to)
@@ -52,7 +52,10 @@ copies_add(Copies *c, PMPtr from, Size size, PMPtr *to)
 		copies_publish(c);
 }
 
-/* With its checksum.  (One that is longer than what it lies in would be copied from elsewhere.) */
+/*
+ * Size of a value with its checksum.  Raises an error if it is longer than its allocation:
+ * what lies behind that would be copied, too.
+ */
 static Size
 value_size(int16 attlen, PMPtr p)
 {
@@ -63,7 +66,7 @@ value_size(int16 attlen, PMPtr p)
 	return size;
 }
 
-/* The same codes; one whose value VACUUM has freed is free in the copy, too. */
+/* Codes stay the same; one whose value VACUUM has freed is free in the copy, too. */
 static void
 clone_values(StoreHeader *target, DictionaryHeader *d, const DictionaryHeader *from)
 {
@@ -190,8 +193,8 @@ reference_field(BlockHeader *block, const ShapeColumn *c, uint32 row)
 }
 
 /*
- * In the copy of a block that is not published yet: it is the new store's, its
- * references lead nowhere, nobody holds a row lock.
+ * Adapts the copy of a block that is not published yet: it belongs to the new store, its
+ * references lead nowhere, and there are no row locks.
  */
 static void
 adapt_block(StoreHeader *target, BlockHeader *block, const ShapeHeader *shape)
@@ -233,8 +236,8 @@ is_null(const RowWords *words, const ShapeHeader *shape, const ShapeColumn *c)
 }
 
 /*
- * Long values; not what an EMPTY row has left for its next user, nor what a power cut
- * has left of a row that was undone.
+ * Copies long values, but not those that an EMPTY row has left for its next user, nor what
+ * a power cut has left of a row that was undone.
  */
 static void
 clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const ShapeHeader *shape,
@@ -255,7 +258,7 @@ clone_row_values(Copies *copies, BlockHeader *to, BlockHeader *from, const Shape
 	}
 }
 
-/* What lies outside of the block: long values, links, successors. */
+/* Copies what lies outside of the block: long values, links, successors. */
 static void
 clone_references(StoreHeader *target, const StoreHeader *source, BlockHeader *to,
 				 BlockHeader *from, const ShapeHeader *shape)
@@ -279,9 +282,9 @@ clone_references(StoreHeader *target, const StoreHeader *source, BlockHeader *to
 }
 
 /*
- * References of the copy differ, so do the checks of its rows: by as much as the
- * fields do, so that a check that was wrong stays wrong.  Durable with the commit,
- * before which nobody knows the store.
+ * The references of the copy differ, and so must the checks of its rows.  They are changed
+ * by what the fields differ, so that a check that was wrong stays wrong.  Durable with the
+ * commit, before which nobody knows the store.
  */
 static void
 renew_checks(BlockHeader *to, BlockHeader *from, const ShapeHeader *shape)
@@ -306,7 +309,10 @@ renew_checks(BlockHeader *to, BlockHeader *from, const ShapeHeader *shape)
 	pfree(plan);
 }
 
-/* What describes n blocks is believed below: where their rows lie, and how many there are. */
+/*
+ * Checks what the copying of n blocks relies on: where their rows lie, and how many there
+ * are.
+ */
 static void
 check_blocks(const StoreHeader *source, uint64 first, uint32 n, Size head, Size block_size)
 {
@@ -412,7 +418,10 @@ is_table_of(void *arg, const StoreNode *node)
 		locator_db(&node->key) == *(Oid *) arg;
 }
 
-/* As when it is opened: a copy would have new checksums, and the damage would not be seen any more. */
+/*
+ * Checks the store as if it were opened: a copy would have new checksums, which would hide
+ * damage.
+ */
 static void
 check_source(const StoreNode *node)
 {

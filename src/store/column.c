@@ -3,11 +3,11 @@
  * column.c
  *	  Columns: (attnum, type, creating transaction).
  *
- * A column is made when a value is first stored for an attribute.  If this
- * transaction holds the relation exclusively, the attribute itself may be its
- * doing: the column is in its write set and dropped on abort, and nobody else
- * can have used it.  Otherwise the attribute is committed, and the column is
- * a nested top action that stays.
+ * A column is made when a value is first stored for an attribute.  If this transaction
+ * holds the relation exclusively, it may have made the attribute itself: then the
+ * column is in its write set and dropped on abort, and nobody else can have used it.
+ * Otherwise the attribute is committed, and making the column is a nested top action
+ * that stays.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +32,10 @@ fill_column(ColumnHeader *c, Form_pg_attribute att)
 	pm_flush(c, sizeof(ColumnHeader));
 }
 
-/* The columns of a new store; they go with it, so their order does not matter. */
+/*
+ * Makes the columns of a new store.  They go with it, so the order in which they become
+ * durable does not matter.
+ */
 void
 column_create_all(StoreHeader *header, TupleDesc tupdesc)
 {
@@ -51,9 +54,9 @@ column_create_all(StoreHeader *header, TupleDesc tupdesc)
 }
 
 /*
- * The live column of an attribute, -1 if there is none.  A type that changed
- * without a rewrite (varchar to text, timestamptz to timestamp) keeps the image;
- * another physical form cannot be.
+ * The live column of an attribute, -1 if there is none.  A type that changed without a
+ * rewrite (varchar to text, timestamptz to timestamp) has the same image; another physical
+ * form is COLUMN_MISMATCH.
  */
 int
 column_find(const StoreHeader *header, Form_pg_attribute att)
@@ -83,7 +86,7 @@ column_find(const StoreHeader *header, Form_pg_attribute att)
 	return (int) i;
 }
 
-/* An attribute that column_find() found to be COLUMN_MISMATCH was used. */
+/* The error for an attribute for which column_find() said COLUMN_MISMATCH */
 void
 column_mismatch(const StoreHeader *header, Form_pg_attribute att)
 {
@@ -125,7 +128,7 @@ create_column(StoreDesc *store, Form_pg_attribute att, bool exclusive)
 	SOFORT_STOP("store-column-created");
 }
 
-/* Every attribute has a column.  No lock held. */
+/* Makes sure that every attribute has a column.  No lock may be held. */
 void
 column_ensure(Relation rel, StoreDesc *store)
 {

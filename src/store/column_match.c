@@ -3,11 +3,11 @@
  * column_match.c
  *	  Which rows of a block may have a value within a range.
  *
- * For look-ups without an index.  The column is compared as it lies in the block, in
- * rows or beside each other: integers with integers, codes with the codes whose
- * dictionary values are in the range, short texts as images.  Loops are over whole blocks
- * and without branches, so that the compiler makes vector instructions of those over
- * values that lie beside each other.
+ * For look-ups without an index.  The column is compared as it lies in the block,
+ * within the records or as an array: integers with integers, codes with the codes whose
+ * dictionary values are in the range, short texts as images.  Loops are over whole
+ * blocks and without branches, so that the compiler uses vector instructions for
+ * arrays.
  *
  *-------------------------------------------------------------------------
  */
@@ -81,7 +81,7 @@ MATCH_CODES(match_code2, uint16, v == code)
 MATCH_CODES(match_some_codes1, uint8, codes[v])
 MATCH_CODES(match_some_codes2, uint16, codes[v])
 
-/* Limits as the type has them; false: no value of it is in the range */
+/* Narrows the range to the limits of the type; false: no value of the type is in it */
 static bool
 narrow_range(int64 min, int64 max, int64 *low, int64 *high)
 {
@@ -210,7 +210,7 @@ store_column_extremes(StoreDesc *store, BlockNumber number, int att, int64 *min,
 /* ---- codes in a range ---- */
 
 /*
- * The codes whose values are in the range.  Values that are added later belong to
+ * Finds the codes whose values are in the range.  Values that are added later belong to
  * rows that the caller finds elsewhere.
  */
 static void

@@ -3,12 +3,12 @@
  * column_read.c
  *	  Columns of whole blocks, and the roots that indexes need.
  *
- * Indexed columns are minipages (arrays within a block), so that reading one
- * touches nothing else: fixed-length values are delivered for free rows, too,
- * because the words that tell lie in another line for each row; short texts in
- * the row as well, if they look like one.  Pointers are followed, and other values of
- * variable length delivered, for rows in use only: of a row that was undone after a power
- * cut, fields and what they lead to may be anything.
+ * Indexed columns are minipages (arrays within a block), so that reading one touches
+ * nothing else.  Fixed-length values are delivered for free rows, too, because the
+ * words that say whether a row is free lie in another line for each row; so are short
+ * texts in the row, if they look like one.  Pointers are followed, and other values of
+ * variable length delivered, only for rows in use: in a row that was undone after a
+ * power cut, fields and what they lead to may be anything.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +48,7 @@ fill_nulls(const ShapePlan *plan, const AttrPlan *a, const char *block, int n, u
 		state[i] = (*(const uint8 *) p & a->null_mask) ? STORE_VALUE_NULL : STORE_VALUE;
 }
 
-/* Are there bytes that a function of the type must not meet? */
+/* Could bytes of rows that are not in use crash a function of the type? */
 static bool
 is_for_rows_in_use(StoreDesc *store, const AttrPlan *a, int att)
 {
@@ -60,13 +60,13 @@ is_for_rows_in_use(StoreDesc *store, const AttrPlan *a, int att)
 		case VARCHAROID:
 		case BPCHAROID:
 		case BYTEAOID:
-			return false;		/* (what does not look like one is left out) */
+			return false;		/* (bytes that do not look like one are left out) */
 		default:
 			return true;
 	}
 }
 
-/* Rows that are free, or were undone, have no value that could be looked at. */
+/* Marks rows that are free, or were undone, as having no value that could be looked at. */
 static void
 drop_unused_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
 {
@@ -78,7 +78,7 @@ drop_unused_rows(const ShapePlan *plan, const char *block, int n, uint8 *state)
 			state[i] = STORE_NO_ROW;
 }
 
-/* What lies in a row that was never filled may not be taken for a value. */
+/* Can this be a value?  A row that was never filled may hold anything. */
 static inline bool
 is_inline_value(const char *p, int width)
 {
@@ -126,7 +126,7 @@ fill_codes(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum
 		else if ((reference = *(const volatile PMPtr *) element) != PM_NULL)
 			values[i] = PointerGetDatum(value_deref(attr->attlen, reference));
 		else if (state[i] == STORE_VALUE)
-			state[i] = STORE_NO_ROW;	/* the value of dead rows alone was freed */
+			state[i] = STORE_NO_ROW;	/* only values that belong to dead rows alone are freed */
 	}
 	return strange;
 }
@@ -279,7 +279,7 @@ is_below(const uint64 *where, uint64 word, uint64 before)
 		/* it ended a moment ago */
 		word = word_read(where);
 	}
-	return true;				/* whoever looks at the row will complain */
+	return true;				/* whoever reads the row will raise the error */
 }
 
 static inline bool
@@ -303,13 +303,13 @@ root_is_wanted(StoreDesc *store, const RowRef *ref, uint64 horizon, uint64 befor
 		return false;
 	if (unlikely(ended_before(ref->words, horizon)))
 	{
-		/* a dead root with a chain is dead when its newest version is */
+		/* a chain with a dead root is dead when its newest version is */
 		if (!store_chain_newest(store, ref, &newest) || newest.row == ref->row)
 			wanted = LINK_IS_SET(link_read(ref->block, ref->index));
 		else
 			wanted = !ended_before(newest.words, horizon);
 	}
-	/* if it was freed meanwhile its entries are gone, and nobody would remove another one */
+	/* if it was freed meanwhile its entries are gone, and nobody would remove a new one */
 	return wanted && begin_is_of_version(word_read(&ref->words->begin));
 }
 
@@ -353,7 +353,10 @@ store_chains_differ(StoreDesc *store)
 	return (store_flags(store->header) & STORE_CHAINS_DIFFER) != 0;
 }
 
-/* Durable, also if it was another one who has set it: he drains before he releases the lock. */
+/*
+ * Durable on return, even if another process has set it: that one drains before it releases
+ * the lock.
+ */
 void
 store_set_chains_differ(StoreDesc *store)
 {
@@ -392,8 +395,8 @@ store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Da
 }
 
 /*
- * May the value that a version has in this column become another one?  The code of a dead
- * root does, if it went while no index referred to the column.
+ * May the value that a version has in this column change?  The code of a dead root may get
+ * another value, if its value was freed while no index referred to the column.
  */
 static bool
 value_may_go(StoreDesc *store, const RowRef *ref, int att)

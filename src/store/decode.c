@@ -12,8 +12,8 @@
 #include "sofort/store/store_internal.h"
 
 /*
- * The value of a dictionary element.  Only a version that is dead to all can
- * have the code of a value that was freed.
+ * The value of a dictionary element.  Only versions that are dead to all can have the code
+ * of a freed value.
  */
 static inline Datum
 element_value(const char *element, int16 attlen, bool byval)
@@ -30,7 +30,10 @@ element_value(const char *element, int16 attlen, bool byval)
 	return PointerGetDatum(value_deref(attlen, p));
 }
 
-/* Is a long varlena as long as it says?  (One of a length that none has is none.) */
+/*
+ * Raises an error unless this is a varlena with a 4-byte header whose length is possible
+ * and within its allocation.
+ */
 void
 value_check_long(PMPtr p)
 {

@@ -40,7 +40,7 @@ static MemoryContext desc_cxt = NULL;
 static MemoryContext replaced_cxt = NULL;	/* parent of replaced maps */
 static OpenEntry open_cache[OPEN_CACHE];
 static StoreDesc *last_desc = NULL;
-static uint64 invalidations = 1;	/* relcache messages, and own undo */
+static uint64 invalidations = 1;	/* incremented by relcache invalidations and our own undo */
 static uint64 swept_version = 0;
 
 static void
@@ -81,8 +81,9 @@ init_once(void)
 }
 
 /*
- * No palloc, no ERROR; NULL if this backend has not opened it.  If any store
- * was dropped since, this one must still be there: its memory would be gone.
+ * The descriptor, or NULL if this backend has not opened the store.  If any store was
+ * dropped since, checks that this one is still there: otherwise its memory is gone.  No
+ * palloc, no ERROR.
  */
 StoreDesc *
 desc_find(StoreId id)
@@ -136,7 +137,7 @@ desc_forget(StoreId id)
 	MemoryContextSetParent(local->self_cxt, replaced_cxt);
 }
 
-/* Columns were dropped by undo, or all of them by a truncation. */
+/* To be called when columns were dropped by undo, or all of them by a truncation. */
 void
 desc_mark_stale(StoreId id)
 {
@@ -149,7 +150,7 @@ desc_mark_stale(StoreId id)
 	}
 }
 
-/* Stores that others dropped: forget them now and then. */
+/* Forgets, now and then, stores that others have dropped. */
 static void
 sweep(void)
 {
@@ -277,7 +278,7 @@ open_slowly(Relation rel, OpenEntry *entry)
 		if (store_metadata_problem(node->header, problem, sizeof(problem)))
 			raise_damaged(rel, problem);
 	}
-	/* before anything is put into a store that the start has emptied */
+	/* must precede any change of a store that the start has emptied */
 	if (store_flags(node->header) & STORE_UNLOGGED)
 		store_mark_unlogged_file(locator);
 	local = desc == NULL ? make_local(node) : desc->local;
@@ -452,8 +453,8 @@ plan_attribute(struct StoreLocal *local, ShapePlan *p, int i)
 }
 
 /*
- * Compile a shape.  A column that somebody else made since the map was built is
- * found now: it is older than the shape.
+ * Compiles a shape.  Columns that somebody else made since the map was built are found now,
+ * because they are older than the shape.
  */
 ShapePlan *
 plan_compile(StoreDesc *store, uint32 shape)

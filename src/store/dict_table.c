@@ -4,10 +4,10 @@
  *	  Hash tables of dictionaries, in DRAM and in the pool (store/README.md,
  *	  "Indexes of dictionaries").
  *
- * A table is never changed but by filling empty slots; one that is too small, or
- * has codes that must go, is replaced by a new one.  In the pool that is one
- * store of 8 bytes, to DictionaryHeader.index; the old table hangs on the new
- * one until no process can be reading it.
+ * A table changes only by filling empty slots.  One that is too small, or has codes
+ * that must go, is replaced by a new one.  In the pool that is one store of 8 bytes, to
+ * DictionaryHeader.index; the new table refers to the old one until no process can be
+ * reading that.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,7 +55,10 @@ make_in_dram(uint64 slots)
 	return t;
 }
 
-/* Reserved, not published.  NULL: the arena is full, or, with *full, the pool. */
+/*
+ * A table in the pool, reserved, not published.  NULL: the arena is full, or, if *full, the
+ * pool.
+ */
 static DictTable *
 make_in_pool(DictionaryHeader *d, uint64 slots, PmReservation *r, int *full)
 {
@@ -89,7 +92,10 @@ dict_raise_out_of_memory(void)
 			 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
 }
 
-/* What hangs on the link, the oldest first: nothing is lost if that is cut short. */
+/*
+ * Frees the tables that the link leads to, the oldest first: nothing is lost if a crash
+ * cuts that short.
+ */
 static void
 free_chain(StoreId owner, PMPtr *link)
 {
@@ -104,7 +110,7 @@ free_chain(StoreId owner, PMPtr *link)
 	}
 }
 
-/* A table that was replaced, and those that it had replaced. */
+/* Frees a table that was replaced, and those that it had replaced. */
 static void
 free_in_pool(DictionaryHeader *d, const DictMedia *media)
 {
@@ -130,7 +136,7 @@ dict_tables_free_retired(DictIndex *index, bool all)
 			continue;
 		}
 		*p = t->retired_next;
-		/* all: the store is dropped, with what it has in the pool */
+		/* all: the store is being dropped, with what it has in the pool */
 		if (t->media != NULL && !all)
 			free_in_pool(index->dictionary, t->media);
 		arena_free(t);
@@ -139,7 +145,7 @@ dict_tables_free_retired(DictIndex *index, bool all)
 
 /* ---- contents ---- */
 
-/* NULL: none that is empty is near enough. */
+/* An empty slot for this hash; NULL: none is near enough. */
 static inline uint64 *
 empty_slot(const DictTable *t, uint64 hash)
 {
@@ -183,7 +189,7 @@ dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash)
 }
 
 /*
- * Enter the values from this code on that are not absent.  What finds no place is left
+ * Enters the values from this code on that are not absent.  One that finds no place is left
  * out: rows that have it read it by its code.
  */
 static void
@@ -280,13 +286,16 @@ dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 		pm_publish(&r);
 		SOFORT_STOP("dictionary-index-linked");
 	}
-	/* who looks into one before this and into the other after it looks again, locked */
+	/*
+	 * a process that looks into one table before this and into the other after it looks
+	 * again, locked
+	 */
 	replace(shared, index, &index->table, t);
 	replace(shared, index, &index->delta, delta);
 	return true;
 }
 
-/* The values that are not covered by the table in the pool (hybrid). */
+/* Makes the table of the values that the one in the pool does not cover (hybrid). */
 static void
 make_delta(StoreShared *shared, DictIndex *index, uint64 slots)
 {
@@ -385,8 +394,8 @@ dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 hash, uint64
 }
 
 /*
- * In the pool the slot is flushed and not drained: a value whose slot is lost is
- * known to no row that anybody has acknowledged, or gets another code.
+ * In the pool the slot is flushed and not drained.  A value whose slot is lost gets another
+ * code; the rows that have the old one still read it.
  */
 void
 dict_tables_enter(DictIndex *index, uint64 hash, uint64 code)
@@ -439,7 +448,10 @@ dictionary_place(StoreShared *shared, DictionaryHeader *d, DictPlacement placeme
 	LWLockRelease(lock);
 }
 
-/* A dictionary that is being made sees the column's placement, or is seen here. */
+/*
+ * A dictionary that is being made concurrently either sees the column's new placement, or
+ * is seen here.
+ */
 bool
 store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement placement)
 {
@@ -461,9 +473,9 @@ store_place_dictionary(StoreDesc *store, Form_pg_attribute att, DictPlacement pl
 }
 
 /*
- * A session that was killed may have set placements and not drained them: they are
- * durable before anybody in this life sees them.  Structure lock, before the store is
- * used for the first time.
+ * Flushes the placements that are found at the first use of a store in this life: a killed
+ * session may have set them and not drained, and they must be durable before anybody sees
+ * them.  Structure lock held.
  */
 void
 dict_flush_found_placements(const StoreHeader *header)
@@ -490,7 +502,7 @@ dict_flush_found_placements(const StoreHeader *header)
 }
 
 /*
- * A store that nobody knows yet: its columns are to be as those of another one.
+ * Gives the columns of a store that nobody knows yet the placements of another one.
  * Flushed; the commit that makes it known drains.
  */
 void

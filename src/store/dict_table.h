@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * dict_table.h
- *	  Hash tables of dictionaries; between dictionary.c and dict_table.c.
+ *	  Hash tables of dictionaries: what dictionary.c uses of dict_table.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,14 +11,14 @@
 #include "common/hashfn.h"
 #include "sofort/store/store_internal.h"
 
-/* Larger tables than this are not taken for cached by the latency model. */
+/* The latency model takes tables up to this size for cached. */
 #define DICT_CACHED_SLOTS	32768
 
 /*
- * A slot is at most this far from where its hash points.  Whoever knows the hash can
- * choose values that all point to one slot; each look-up, and each value of a table that
- * is made anew, would walk past all others.  Without intent it does not happen: in a
- * table that is three quarters full a value has to go this far once in 10^15 times.
+ * A slot is at most this far from where its hash points.  Someone who knows the hash
+ * function can choose values that all point to one slot; each look-up, and each value when
+ * a table is rebuilt, would walk past all others.  By chance it does not happen: in a table
+ * that is three quarters full a value has to go this far once in 10^15 times.
  */
 #define DICT_MOST_STEPS	1024
 
@@ -54,33 +54,34 @@ dict_table_miss(const DictTable *t)
 }
 
 /*
- * All here: dictionary lock held.
+ * For all of these the dictionary lock must be held.
  *
- * Make the tables anew, with room for "values" values, as the placement says;
- * they hold all values that are not absent.  False, and nothing has changed, if
- * there is no room and flags has ARENA_NO_OOM; else that is an error.
+ * Rebuilds the tables, with room for "values" values, as the placement says; they hold all
+ * values that are not absent.  False, and nothing has changed, if there is no room and flags
+ * has ARENA_NO_OOM; else that is an error.
  */
 extern bool dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 							 uint64 values, int flags);
 
 /*
- * After a start: use the table in the pool.  False: there is none that may be used.  (There
- * is one, but no memory to use it, and flags has ARENA_NO_OOM: index->table stays NULL.)
+ * After a start: uses the table in the pool.  False: there is none that may be used.  (If
+ * there is one, but no memory to use it, and flags has ARENA_NO_OOM, index->table stays
+ * NULL.)
  */
 extern bool dict_tables_open(StoreShared *shared, DictIndex *index, int flags);
 
 pg_noreturn extern void dict_raise_out_of_memory(void);
 
 /*
- * Room for one more value, which will have this code.  False: too many others are where
- * its hash points.
+ * Makes room for one more value, which will have this code.  False: too many others are
+ * where its hash points.
  */
 extern bool dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 hash, uint64 code);
 
-/* A value that is durable, and counted.  There is room. */
+/* Enters a value that is durable and counted.  There must be room. */
 extern void dict_tables_enter(DictIndex *index, uint64 hash, uint64 code);
 
-/* Tables that were replaced, and that nobody can look at any more (or all). */
+/* Frees tables that were replaced and that nobody can look at any more (or all). */
 extern void dict_tables_free_retired(DictIndex *index, bool all);
 
 #endif							/* SOFORT_DICT_TABLE_H */

@@ -4,9 +4,9 @@
  *	  Values of dictionaries that no row uses any more (store/README.md,
  *	  "Unused values").
  *
- * VACUUM does this in steps, each of which waits for transactions to end: a later
- * VACUUM does the next one.  Nothing here is durable but that
- * a value is gone: a crash in between forgets the steps, no value.
+ * VACUUM frees them in steps.  Each must wait for transactions to end, so a later
+ * VACUUM does the next one.  Only the freeing of a value is durable: a crash in between
+ * forgets the steps, but loses no value.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,8 +17,8 @@
 
 #include "dict_table.h"
 
-#define COUNT_FROM		128		/* values: smaller dictionaries are left alone */
-#define COUNT_AGAIN		8		/* VACUUMs after which any other is counted */
+#define COUNT_FROM		128		/* values: smaller dictionaries are not looked at */
+#define COUNT_AGAIN		8		/* VACUUMs after which any other dictionary is counted */
 
 #define BIT_WORD(code)	((code) / 64)
 #define BIT_MASK(code)	(UINT64CONST(1) << ((code) % 64))
@@ -52,8 +52,8 @@ mark_column(DictUse *use, const ShapeHeader *s, const ShapeColumn *c, const RowR
 }
 
 /*
- * Note the codes of a row: one that VACUUM met (of a dead root only the key), or one
- * that is being written and cannot be seen yet.  Inside an epoch.
+ * Marks the codes of a row as used: a row that VACUUM met (of a dead root only the key), or
+ * one that is being written and cannot be seen yet.  Inside an epoch.
  */
 void
 dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref, bool keys_only)
@@ -98,7 +98,7 @@ free_retired_tables(DictIndex *index)
 	LWLockRelease(lock);
 }
 
-/* Writers need not mark any more. */
+/* From now on writers need not mark. */
 static void
 stop_marking(StoreShared *shared, DictIndex *index)
 {
@@ -113,8 +113,8 @@ stop_marking(StoreShared *shared, DictIndex *index)
 }
 
 /*
- * Step 1: from now on writers mark what they use.  Who writes already may not
- * have seen that: the rows are counted when these have ended.
+ * Step 1: from now on writers mark what they use.  Those who are writing may not have seen
+ * that: rows are counted when these have ended.
  */
 static void
 start_marking(StoreShared *shared, DictIndex *index)
@@ -139,8 +139,8 @@ start_marking(StoreShared *shared, DictIndex *index)
 }
 
 /*
- * Is it worth counting?  When there are twice as many values as were used; and
- * now and then, because an old snapshot may have used many.
+ * Is it worth counting?  Yes, if there are twice as many values as were in use; and now and
+ * then, because an old snapshot may have kept many in use.
  */
 static bool
 is_due(DictIndex *index)
@@ -153,8 +153,8 @@ is_due(DictIndex *index)
 }
 
 /*
- * Large dictionaries that nobody has used since the start have no index yet.  One for
- * which there is no room stays without: rows are vacuumed all the same.
+ * Makes the indexes of large dictionaries that nobody has used since the start.  Without
+ * room one goes without: its rows are vacuumed all the same.
  */
 static void
 attach_large(StoreDesc *store)
@@ -178,7 +178,10 @@ attach_large(StoreDesc *store)
 	}
 }
 
-/* Else its unused values cannot be told from those that have gone, and stay. */
+/*
+ * Does the dictionary have its index?  Without it unused values cannot be told from freed
+ * ones, and stay.
+ */
 static bool
 is_attached(const DictIndex *index)
 {
@@ -207,9 +210,9 @@ is_in_keys(StoreDesc *store, const Bitmapset *indexed, const DictIndex *index)
 }
 
 /*
- * Step 3: of the values that were unlinked from the index, those that still
- * nobody uses are freed, and their codes can be given out again.  Who found one
- * before it was unlinked has ended, and has marked it if it wrote it.
+ * Step 3: of the values that were unlinked from the index, those that are still unused are
+ * freed, and their codes can be given out again.  Transactions that found one before it was
+ * unlinked have ended, and have marked it if they wrote it.
  */
 static void
 free_unlinked(StoreShared *shared, DictIndex *index)
@@ -223,7 +226,7 @@ free_unlinked(StoreShared *shared, DictIndex *index)
 	{
 		uint32		code = index->unlinked[i];
 
-		/* used after all: it stays unlinked, and is looked at next time */
+		/* used after all: stays unlinked, and is looked at next time */
 		if (dictionary_code_is_used(index->use, code))
 			continue;
 		index->unlinked[i] = index->unlinked[n];
@@ -237,8 +240,9 @@ free_unlinked(StoreShared *shared, DictIndex *index)
 }
 
 /*
- * Who searches the table in place of an index that is not complete decodes whole
- * blocks, with the values of rows that are dead to all.  He is in an epoch.
+ * May values of rows that are dead to all be freed?  A search of the table in place of an
+ * index that is not complete decodes whole blocks, with such rows.  It runs within an
+ * epoch.
  */
 static bool
 nobody_looks_at_dead(DictIndex *index, bool complete)
@@ -259,7 +263,7 @@ free_if_possible(StoreShared *shared, DictIndex *index, bool complete)
 		free_unlinked(shared, index);
 }
 
-/* Before VACUUM looks at the rows. */
+/* Called before VACUUM looks at the rows. */
 void
 store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 {
@@ -277,8 +281,8 @@ store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 			index->step = DICT_MARKING; /* the last VACUUM did not finish */
 
 		/*
-		 * An index was made since rows were counted without the keys of dead roots:
-		 * what was unlinked stays so, and is looked at next time.
+		 * An index was made since the rows were counted, without the keys of dead roots:
+		 * what was unlinked stays unlinked, and is looked at next time.
 		 */
 		if (index->step == DICT_UNLINKED && !index->use->in_keys &&
 			is_in_keys(store, indexed, index))
@@ -299,8 +303,8 @@ store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 }
 
 /*
- * Step 2: VACUUM has seen all rows.  If less than half of the values are used,
- * the others leave the index.
+ * Step 2: VACUUM has seen all rows.  If less than half of the values are used, the others
+ * are unlinked from the index.
  */
 static void
 unlink_unused(StoreShared *shared, DictIndex *index)
@@ -326,7 +330,7 @@ unlink_unused(StoreShared *shared, DictIndex *index)
 	index->step = DICT_UNLINKED;
 }
 
-/* After VACUUM has looked at all rows. */
+/* Called after VACUUM has looked at all rows. */
 void
 store_vacuum_end(StoreDesc *store, bool complete)
 {

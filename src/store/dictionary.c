@@ -3,13 +3,13 @@
  * dictionary.c
  *	  Dictionaries: code -> value; the index value -> code is in dict_table.c.
  *
- * Equal means: the same detoasted bytes.  A value is durable and counted
- * before its code can be found, and is never undone; VACUUM frees values that
- * no row uses (dict_vacuum.c).  NULL is never in a dictionary.
+ * Equal means: the same detoasted bytes.  A value is durable and counted before its
+ * code can be found, and adding it is never undone; VACUUM frees values that no row
+ * uses (dict_vacuum.c).  NULL is never in a dictionary.
  *
- * Look-ups take no lock: a slot of the hash table is stored with one 8-byte
- * store after the value is there; a table that has become too small is replaced
- * and freed when every process has left the epoch in which it was current.
+ * Look-ups take no lock: a slot of the hash table is set by one 8-byte store after the
+ * value is there; a table that has become too small is replaced, and freed when every
+ * process has left the epoch in which it was current.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,9 +30,8 @@ dictionary_element(const DictionaryHeader *d, uint64 code)
 }
 
 /*
- * Make the dictionary of a column.  Structure lock held.  One that is there
- * already (from a shape that was never published) is used again.  NULL if the pool
- * has no room.
+ * Makes the dictionary of a column.  Structure lock held.  One that exists already (from a
+ * shape that was never published) is used.  NULL if the pool has no room.
  */
 DictionaryHeader *
 dictionary_create(StoreHeader *header, uint64 column, NoRoom *why)
@@ -58,7 +57,7 @@ dictionary_create(StoreHeader *header, uint64 column, NoRoom *why)
 		d->attalign = c->attalign;
 		d->attbyval = c->attbyval;
 		d->crc = dictionary_crc(d);
-		/* from now on: a rewrite of the table keeps it (in one line with the link) */
+		/* noted, so that a rewrite of the table keeps it (in one line with the link) */
 		if (c->dict_placement == 0)
 			c->dict_placement = COLUMN_PLACEMENT(sofort_dictionary_placement);
 		d->placement = PM_CODE32(c->dict_placement / COLUMN_PLACEMENT(0) - 1);
@@ -147,7 +146,7 @@ set_absent(DictIndex *index, uint32 code, bool absent)
 		index->absent[code / 64] &= ~mask;
 }
 
-/* An array of the arena becomes larger; false if there is no memory. */
+/* Enlarges an array in the arena; false if there is no memory. */
 static bool
 enlarge(StoreShared *shared, void **array, Size old, Size new)
 {
@@ -168,7 +167,7 @@ enlarge(StoreShared *shared, void **array, Size old, Size new)
 	return true;
 }
 
-/* Room for absent bits of all codes. */
+/* Makes room for the absent bits of all codes. */
 static bool
 prepare_absent(StoreShared *shared, DictIndex *index)
 {
@@ -189,7 +188,7 @@ compare_descending(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Room for n more codes in the list of free ones */
+/* Makes room for n more codes in the list of free ones */
 static bool
 prepare_free(StoreShared *shared, DictIndex *index, uint32 n)
 {
@@ -203,8 +202,8 @@ prepare_free(StoreShared *shared, DictIndex *index, uint32 n)
 }
 
 /*
- * VACUUM: unused codes leave the table, for a list.  False, and nothing has
- * changed, if there is no memory.
+ * VACUUM: moves unused codes from the table to a list.  False, and nothing has changed, if
+ * there is no memory.
  */
 bool
 dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use, uint32 nunused)
@@ -264,9 +263,9 @@ dictionary_give_codes(StoreShared *shared, DictIndex *index, uint32 n)
 }
 
 /*
- * Has the code no value?  Varlena values that were freed have no pointer.  Those of
- * fixed length cannot be told from others, but for one that a crash kept from being
- * replaced: no row has it.
+ * Does the code have no value?  Freed values of variable length have no pointer.  Freed
+ * ones of fixed length cannot be told from others, except one whose replacement was cut
+ * short by a crash: no row has that.
  */
 bool
 dictionary_code_is_void(const DictionaryHeader *d, uint64 code)
@@ -277,9 +276,9 @@ dictionary_code_is_void(const DictionaryHeader *d, uint64 code)
 }
 
 /*
- * After a start: codes without a value can be given out.  (Freed values of fixed
- * length are in the table again, when that is made anew.)  Dictionary lock.
- * False if there is no memory.
+ * After a start: finds codes without a value, which can be given out.  (Freed values of
+ * fixed length are in the table again when that is rebuilt.)  Dictionary lock held.  False
+ * if there is no memory.
  */
 bool
 dictionary_find_absent(StoreShared *shared, DictIndex *index)
@@ -347,9 +346,9 @@ dictionary_index_of(StoreShared *shared, const DictionaryHeader *dictionary)
 }
 
 /*
- * Was the value of this code freed, or may it be?  The code can get another value then,
- * whatever it reads as now.  (A value that this does not know of yet is not freed while
- * the caller keeps VACUUM away.)
+ * Was the value of this code freed, or may it be?  Then the code can get another value,
+ * whatever it reads as now.  (A value that is not known here yet is not freed while the
+ * caller keeps VACUUM away.)
  */
 bool
 dictionary_value_may_go(StoreShared *shared, const DictionaryHeader *dictionary, uint32 code)
@@ -359,7 +358,7 @@ dictionary_value_may_go(StoreShared *shared, const DictionaryHeader *dictionary,
 	bool		result;
 
 	if (code >= pm_vector_count(&dictionary->values))
-		return false;			/* damaged: who decodes it will say so */
+		return false;			/* damaged: decoding it will raise the error */
 	LWLockAcquire(structure_lock(shared->id), LW_SHARED);
 	index = dictionary_index_of(shared, dictionary);
 	LWLockRelease(structure_lock(shared->id));
@@ -384,9 +383,9 @@ dictionary_is_indexed(StoreShared *shared, const DictionaryHeader *dictionary)
 }
 
 /*
- * The count, and checks of values that were replaced: a killed process may have
- * stored them, and rows will rely on them.  (A value is durable before its check
- * is stored.)
+ * Flushes the count, and the checks of values that were replaced: a killed process may have
+ * stored them without a drain, and rows will rely on them.  (A value is durable before its
+ * check is stored.)
  */
 static void
 flush_found(DictionaryHeader *d)
@@ -407,14 +406,17 @@ flush_found(DictionaryHeader *d)
 	pm_drain();
 }
 
-/* The tables of a dictionary that nobody has used since the start.  Dictionary lock. */
+/*
+ * Makes the tables of a dictionary that nobody has used since the start.  Dictionary lock
+ * held.
+ */
 static void
 make_tables(StoreShared *shared, DictIndex *index, int flags)
 {
 	DictionaryHeader *d = index->dictionary;
 
 	flush_found(d);
-	/* (who tried before, and found no room, may have counted) */
+	/* (an earlier attempt that found no room may have counted) */
 	if (!index->absent_known)
 		index->uncounted = pm_vector_count(&d->values);
 	if (dict_tables_open(shared, index, flags))
@@ -482,11 +484,11 @@ store_build_dictionaries(StoreDesc *store, uint64 values)
 /* ---- adding ---- */
 
 /*
- * Are there too few rows for so many values?  Then the values hardly repeat any
- * more, and no new one is added.  Live rows are those of ended transactions, and
- * own_rows, which this one has reserved; at least half of the places for rows,
- * because others may be loading, too.  Nor is one added after values whose hashes
- * collide: somebody chooses them so, and holds up who shares the lock.
+ * Are there too few rows for so many values?  Then the values hardly repeat, and no new one
+ * is added.  Live rows are those of ended transactions and own_rows, which this one has
+ * reserved; but at least half of the places for rows, because others may be loading, too.
+ * Nor is a value added once hashes collide: such values are chosen on purpose, and hold up
+ * everybody who shares the lock.
  */
 bool
 dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows)
@@ -502,8 +504,8 @@ dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_ro
 }
 
 /*
- * A value of fixed length and its check.  Where another value was, the check is 0
- * meanwhile: power may fail at any time, and then the code has no value.
+ * Stores a value of fixed length and its check.  While it replaces another value the check
+ * is 0: if power fails then, the code has no value.
  */
 static void
 store_fixed(DictionaryHeader *d, uint64 code, void *element, const void *bytes, Size len)
@@ -608,10 +610,9 @@ add_value(StoreShared *shared, DictIndex *index, uint64 hash, const void *bytes,
 }
 
 /*
- * Code of a value, added if it is new.  DICT_FULL if it is new and its code
- * would not be below limit, or there are too many values (own_rows: see
- * dictionary_is_crowded()).  The caller is inside an epoch, and will not give
- * the code to a reader before its own row is written.
+ * Code of a value, which is added if it is new.  DICT_FULL if it is new and its code would
+ * not be below limit, or there are too many values (own_rows: see dictionary_is_crowded()).
+ * The caller is inside an epoch, and shows the code to readers only in its own row.
  */
 uint32
 dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size len, uint64 limit,
@@ -627,7 +628,7 @@ dictionary_code(StoreShared *shared, DictIndex *index, const void *bytes, Size l
 	return add_value(shared, index, hash, bytes, len, limit);
 }
 
-/* As memcpy() of the first 2, 4 or 8 bytes into a zero. */
+/* The first 2, 4 or 8 bytes, as memcpy() into a zero. */
 static inline uint64
 load_bytes(const void *p, int len)
 {

@@ -9,12 +9,12 @@
  * table's rows, the updater takes the oldest ones out, whose old versions no
  * snapshot sees any more, and frees these.
  *
- * Chains that have ended as a whole (the row was deleted, or an indexed column
- * has changed) are in a ring of their own: their index entries go first, and
- * who looks for rows meets them, so they do not wait for company.
+ * Chains that have ended as a whole (the row was deleted, or an indexed column has
+ * changed) are in a ring of their own.  Their index entries must be removed first; and
+ * look-ups meet them, so they are not kept waiting for others.
  *
- * What was freed leaves n_dead_tup, or autovacuum would come for rows that are
- * gone (as after heap's pruning).
+ * What was freed is subtracted from n_dead_tup, or autovacuum would come for rows that
+ * are gone (as after heap's pruning).
  *
  * The rings are volatile and may lose chains (full, crash): VACUUM finds
  * everything.
@@ -112,7 +112,7 @@ take_chains(StoreDesc *store, GarbageRing *ring, uint64 horizon, GarbageChain *c
 	return n;
 }
 
-/* Back to where they were taken from, if there is room. */
+/* Puts them back to where they were taken from, if there is room. */
 static void
 put_back(StoreDesc *store, GarbageRing *ring, const GarbageChain *chains, int n)
 {
@@ -141,8 +141,8 @@ keep(StoreShared *shared)
 }
 
 /*
- * This transaction has replaced a heap-only version of the chain of this root by
- * that one.  True if it is time to collect.
+ * Notes that this transaction has replaced a heap-only version of this root's chain by
+ * "version".  True if it is time to collect.
  */
 bool
 garbage_note(StoreDesc *store, uint64 root, const RowRef *version)
@@ -160,9 +160,9 @@ garbage_note(StoreDesc *store, uint64 root, const RowRef *version)
 }
 
 /*
- * Bypass the dead versions of chains, all durably, and then free them.  A root
- * that was freed meanwhile, or is filled with something else, is another chain
- * or none: all the same.  Returns how many were freed.
+ * Bypasses the dead versions of chains, all durably, and then frees them.  If a root was
+ * freed meanwhile, or filled again, this finds no chain or another one, which does no harm.
+ * Returns how many were freed.
  */
 int
 garbage_collect(StoreDesc *store)
@@ -206,9 +206,10 @@ garbage_collect(StoreDesc *store)
 /* ---- ended chains ---- */
 
 /*
- * Who frees roots is alone: nobody else may remove the entries of one, free it
- * and see it filled again, while it is in a list of dead ones.  A heavyweight
- * lock, as VACUUM holds it for long: of a tuple that no table has.
+ * Only one process at a time frees roots of a table: while a root is in its list of dead
+ * ones, nobody else may remove its entries and free it, so that it is filled again.  This
+ * is a heavyweight lock, because VACUUM holds it for long: that of a tuple that no table
+ * has.
  */
 static void
 roots_lock_tid(ItemPointer tid)
@@ -243,7 +244,7 @@ unlock_roots(Relation rel)
 	UnlockTuple(rel, &tid, ExclusiveLock);
 }
 
-/* Roots of those of n chains that are dead as a whole. */
+/* Finds the roots of those of n chains that are dead as a whole. */
 static int
 dead_roots(StoreDesc *store, const GarbageChain *chains, int n, uint64 horizon, uint64 *roots)
 {
@@ -265,7 +266,7 @@ dead_roots(StoreDesc *store, const GarbageChain *chains, int n, uint64 horizon, 
 }
 
 /*
- * The steps of VACUUM for a few roots, which are locked.  What cannot be done (an
+ * Does what VACUUM does, for a few roots, which are locked.  What cannot be done here (an
  * index of another kind) is left to VACUUM.  False: not now.
  */
 static bool
@@ -289,7 +290,7 @@ free_some_ended(Relation rel, StoreDesc *store, uint64 horizon)
 		case STORE_REMOVAL_NEVER:
 			return true;
 	}
-	/* which indexes there are may be known by a commit that is not flushed yet */
+	/* the commit that tells which indexes there are may not be flushed yet */
 	txn_flush_seen_commits();
 	SOFORT_STOP("store-entries-removed");
 	pgstat_update_heap_dead_tuples(rel, free_dead_chains(store, roots, n, horizon));
@@ -358,7 +359,7 @@ free_ring(GarbageRing *ring)
 	memset(ring, 0, sizeof(GarbageRing));
 }
 
-/* The store goes away or becomes empty.  No ERROR. */
+/* To be called when the store is dropped or emptied.  No ERROR. */
 void
 garbage_free_all(StoreShared *shared)
 {

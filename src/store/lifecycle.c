@@ -22,8 +22,8 @@
 #include "utils/syscache.h"
 
 /*
- * The write set names the store before it exists, so whatever a crash leaves is
- * dropped with the transaction.
+ * The write set names the store before it exists, so whatever a crash leaves is dropped
+ * when the transaction is undone.
  */
 StoreId
 store_create(Relation rel, const RelFileLocator *locator, bool unlogged)
@@ -118,7 +118,10 @@ store_mark_unlogged_file(const RelFileLocator *locator)
 		smgrextend(smgr, MAIN_FORKNUM, 0, (char *) page, false);
 }
 
-/* Is it the default tablespace of the database?  Only there its directory has PG_VERSION. */
+/*
+ * Is it the default tablespace of the database?  Only there the database's directory has a
+ * PG_VERSION.
+ */
 static bool
 holds_database(Oid spc_oid, Oid db_oid)
 {
@@ -132,7 +135,7 @@ holds_database(Oid spc_oid, Oid db_oid)
 	return found;
 }
 
-/* Without the catalog; InvalidOid: it is not mounted. */
+/* The default tablespace, without looking at catalogs; InvalidOid: it is not mounted. */
 static Oid
 default_tablespace_at_start(Oid db_oid)
 {
@@ -155,9 +158,9 @@ default_tablespace_at_start(Oid db_oid)
 }
 
 /*
- * Has PostgreSQL reset the file of an unlogged table, and nobody opened the table
- * since?  At a start, before PostgreSQL recovers.  (What is not there tells nothing:
- * its tablespace may not be mounted, or a DROP has not reached the store.)
+ * Has PostgreSQL reset the file of an unlogged table, and nobody opened the table since?
+ * Called at a start, before PostgreSQL recovers.  (A missing file tells nothing: its
+ * tablespace may not be mounted, or a DROP has not reached the store.)
  */
 bool
 store_file_was_reset(const RelFileLocator *key)
@@ -180,7 +183,7 @@ store_file_was_reset(const RelFileLocator *key)
 	return reset;
 }
 
-/* Made in an earlier life: of those, no transaction is open any more. */
+/* Was it made in an earlier life?  Then the transaction that made it has ended. */
 static bool
 is_old(void *arg, const StoreNode *node)
 {
@@ -202,8 +205,8 @@ default_tablespace(Oid db_oid)
 }
 
 /*
- * No file, although the directory that would hold it is there.  (A tablespace
- * that is not mounted must not cost its data.)
+ * Is there no file, although the directory that would hold it is there?  (The data of a
+ * tablespace that is not mounted must not be dropped.)
  */
 static bool
 file_is_gone(const RelFileLocator *locator)

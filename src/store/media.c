@@ -15,7 +15,7 @@
 
 /* ---- checksums ---- */
 
-/* Of what never changes in a header: who it is */
+/* CRC of what never changes in a header: whose it is */
 static uint32
 identity_crc(const StoreHeader *header)
 {
@@ -86,14 +86,14 @@ dict_media_crc(const DictMedia *media)
 	return pm_crc(fields, sizeof(fields));
 }
 
-/* Of a value of fixed length; never 0 */
+/* Check of a value of fixed length; never 0 */
 uint32
 dictionary_check(const void *bytes, Size len)
 {
 	return Max(pm_crc(bytes, len), 1);
 }
 
-/* As much of a plan as row_check() needs; palloc'd in one piece. */
+/* The part of a plan that row_check() needs; palloc'd in one piece. */
 ShapePlan *
 row_check_plan(const ShapeHeader *shape)
 {
@@ -108,7 +108,7 @@ row_check_plan(const ShapeHeader *shape)
 
 /* ---- headers ---- */
 
-/* Is it the header of a store, and of which relation? */
+/* What is wrong with what says that this is a store's header, and whose; NULL: nothing */
 const char *
 store_identity_problem(const StoreHeader *header)
 {
@@ -203,7 +203,7 @@ shape_problem(const StoreHeader *header, const ShapeHeader *s, uint64 id)
 
 	if (s == NULL)
 		return "reference is damaged";
-	/* (the checksum covers as many columns as it says) */
+	/* (the checksum covers as many columns as ncolumns says) */
 	if (s->ncolumns > pm_vector_count(&header->columns) || s->crc != shape_crc(s))
 		return "checksum is wrong";
 	if (s->id != id)
@@ -236,7 +236,7 @@ dictionary_header_problem(const StoreHeader *header, const DictionaryHeader *d, 
 		return "reference to the index of the dictionary is damaged";
 	problem = vector_problem(&d->values, d->attlen > 0 ? (uint32) d->attlen : sizeof(PMPtr),
 							 "directory of the dictionary is damaged");
-	/* (the length of this one is 0 for ever) */
+	/* (the length of this one is always 0) */
 	if (problem == NULL)
 		problem = vector_problem_to(&d->checks, d->attlen > 0 ? pm_vector_count(&d->values) : 0,
 									sizeof(uint32), "checksums of the dictionary are damaged");
@@ -292,7 +292,7 @@ block_problem(const StoreHeader *header, const BlockHeader *b, uint64 number)
 	return NULL;
 }
 
-/* What makes a store unusable: what the start has found, or its metadata now. */
+/* Is the store unusable, by what the start has found, or by its metadata now? */
 bool
 store_node_problem(const StoreNode *node, char *problem, Size size)
 {
@@ -303,8 +303,8 @@ store_node_problem(const StoreNode *node, char *problem, Size size)
 }
 
 /*
- * What is read whenever the store is used: header, columns, shapes, heads of
- * dictionaries.  True, and what it is, if anything of them is damaged.
+ * Is anything damaged that is read whenever the store is used (header, columns, shapes,
+ * heads of dictionaries)?  If so, "problem" says what.
  */
 bool
 store_metadata_problem(const StoreHeader *header, char *problem, Size size)

@@ -3,11 +3,11 @@
  * milestone.c
  *	  Places in long chains from which an old snapshot goes on.
  *
- * Beside an old snapshot a chain has one version per update, and the version
- * that this snapshot sees lies at its far end.  So of a chain that has become
- * long every MILESTONE_STEPth version is noted: row id and transaction.  A reader
- * that has walked some steps in vain looks for the oldest noted version that its
- * snapshot does not see yet, and goes on behind it.
+ * Beside an old snapshot a chain has one version per update, and the version that this
+ * snapshot sees lies at its far end.  So every MILESTONE_STEPth version of a long chain
+ * is noted: row id and transaction.  A reader that has walked some steps in vain looks
+ * for the oldest noted version that is too young for its snapshot, and goes on behind
+ * it.
  *
  * Notes are hints in DRAM: they are neither corrected when versions are freed
  * or undone, nor needed after a start.  Why a note that is still true of its row
@@ -22,7 +22,7 @@
 #include "utils/snapmgr.h"
 
 #define MILESTONE_STEP		64		/* versions from one to the next */
-#define CHAIN_LONG			256		/* versions of a chain that is worth it */
+#define CHAIN_LONG			256		/* versions of a chain that gets milestones */
 #define CHAIN_WALK			4096	/* of its newest ones are noted at first */
 #define CHAINS_MIN			16		/* slots of the table */
 #define CHAINS_MAX			131072
@@ -90,7 +90,7 @@ free_entries(StoreShared *shared, LongChain *c)
 	c->first = c->n = c->size = 0;
 }
 
-/* Move the chains that have milestones to a table of this size (0: none). */
+/* Moves the chains that have milestones to a table of this size (0: to none). */
 static bool
 resize_table(StoreShared *shared, uint32 size)
 {
@@ -141,8 +141,8 @@ add_chain(StoreShared *shared, uint64 root)
 /* ---- milestones of a chain; space lock held exclusively ---- */
 
 /*
- * What is not the noted version any more goes, at both ends: freed ones are at
- * either, those of an aborted transaction are the newest.
+ * Drops notes, at both ends, whose row no longer holds the noted version: freed ones are at
+ * either end, those of an aborted transaction are the newest.
  */
 static void
 trim(StoreDesc *store, LongChain *c)
@@ -188,8 +188,8 @@ append(StoreShared *shared, LongChain *c, const Milestone *m)
 }
 
 /*
- * A version was added to a chain.  One row's versions come one after the other:
- * who makes one has the row until its transaction ends.
+ * A version was added to a chain.  Versions of one row come one after the other: whoever
+ * makes one has the row until its transaction ends.
  */
 void
 milestone_note(StoreDesc *store, uint64 root, const RowRef *version)
@@ -208,8 +208,8 @@ milestone_note(StoreDesc *store, uint64 root, const RowRef *version)
 /* ---- a chain has become long ---- */
 
 /*
- * Is this chain long?  For updaters, once in a while; "version" is the newest, and
- * is ours.  Takes the space lock.
+ * Begins to note a chain if it is long.  Called by updaters, once in a while; "version" is
+ * the newest, and ours.  Takes the space lock.
  */
 void
 milestone_consider(StoreDesc *store, uint64 root, const RowRef *version)
@@ -254,7 +254,10 @@ milestone_consider(StoreDesc *store, uint64 root, const RowRef *version)
 
 /* ---- readers ---- */
 
-/* Transactions that ended before the snapshot was taken come first in a chain. */
+/*
+ * For a snapshot: which transactions had not ended when it was taken.  In a chain, versions
+ * of transactions that had ended come first.
+ */
 typedef struct SnapshotBounds
 {
 	Snapshot	snapshot;
@@ -264,8 +267,8 @@ typedef struct SnapshotBounds
 } SnapshotBounds;
 
 /*
- * Had the transaction not ended when the snapshot was taken?  From what is in the
- * snapshot alone: it is a top transaction's, and a lock is held.
+ * Had the transaction not ended when the snapshot was taken?  Looks only at the snapshot:
+ * the id is a top transaction's, and a lock is held.
  */
 static bool
 ended_later(const SnapshotBounds *b, uint64 fxid)
@@ -282,7 +285,7 @@ ended_later(const SnapshotBounds *b, uint64 fxid)
 	return false;
 }
 
-/* The oldest milestones whose transactions ended later: how many */
+/* Finds the oldest milestones whose transactions ended later; returns how many. */
 static int
 landing_places(StoreDesc *store, uint64 root, const SnapshotBounds *b, Milestone *places)
 {
@@ -314,8 +317,8 @@ landing_places(StoreDesc *store, uint64 root, const SnapshotBounds *b, Milestone
 }
 
 /*
- * A version of this root's chain that is too young for the snapshot, and not much
- * younger than what it sees.  False: no idea.
+ * Finds a version of this root's chain that is too young for the snapshot, and not much
+ * younger than what it sees.  False: none is known.
  */
 bool
 milestone_find(StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found)
@@ -343,7 +346,7 @@ milestone_find(StoreDesc *store, uint64 root, Snapshot snapshot, RowRef *found)
 
 /* ---- the end ---- */
 
-/* VACUUM: chains that are short again are forgotten. */
+/* VACUUM: forgets chains that are short again. */
 void
 milestone_sweep(StoreDesc *store)
 {

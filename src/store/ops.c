@@ -63,9 +63,9 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 }
 
 /*
- * A root that is undone leads nowhere: all versions of its chain were undone before it.
- * After a power cut its link may be the one of a version whose row it has used again:
- * into another row's chain, or to whatever is in its place by now.
+ * A root that is undone must lead nowhere: all versions of its chain were undone before it.
+ * After a power cut its link may still be that of a version which had its row before: it
+ * would lead into another row's chain, or to whatever is there by now.
  */
 static void
 forget_link(const RowRef *root)
@@ -78,9 +78,8 @@ forget_link(const RowRef *root)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * What a power cut may leave of the fields of a row that is undone, and of the values to
- * which it refers, is anything (README.md, "Insert"): so it is, in builds for tests.  Not
- * flushed.
+ * Builds for tests: fills the fields of a row that is undone, and the values to which it
+ * refers, with junk, as a power cut may (README.md, "Insert").  Not flushed.
  */
 static void
 spoil_fields(const StoreHeader *header, const RowRef *ref)
@@ -119,10 +118,10 @@ begin_is_to_undo(uint64 begin, uint32 slot, uint32 generation, CommandId from_co
 }
 
 /*
- * Versions whose creation is about to be undone come out of their chains; durably, since
- * who frees one that is ABORTED does not look for a link to it.  (Not at a start: by the
- * links of what is undone a power cut may have left ways that lead round and round.
- * restore_unended() leads the root past them.)
+ * Takes versions whose creation is about to be undone out of their chains; durably, because
+ * whoever frees an ABORTED one does not look for a link to it.  (Not at a start: a power
+ * cut may have left links that lead round and round. restore_unended() leads the root past
+ * them.)
  */
 static bool
 leave_chains(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
@@ -149,11 +148,11 @@ leave_chains(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 gen
 	return left;
 }
 
-/* The creation of a version, which is in no chain any more, is undone. */
+/* Undoes the creation of a version that is not in a chain any more. */
 static void
 undo_begin(StoreHeader *header, const RowRef *ref)
 {
-	/* its creator alone changes a begin word in progress */
+	/* only its creator changes a begin word in progress */
 	uint64		old = word_read(&ref->words->begin);
 
 	if ((old & BEGIN_HEAP_ONLY) == 0)
@@ -167,9 +166,9 @@ undo_begin(StoreHeader *header, const RowRef *ref)
 }
 
 /*
- * Versions whose end is about to be undone have no successor any more; durably, since who
- * ends one next, in another way, must not be taken for the maker of a stale one.  (Not at
- * a start, when nobody else runs: restore_unended() clears them.)
+ * Clears the successor words of versions whose end is about to be undone; durably, because
+ * whoever ends one next, in another way, must not be taken for the maker of a stale one.
+ * (Not at a start, when nobody else runs: restore_unended() clears them.)
  */
 static bool
 clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32 generation,
@@ -198,9 +197,8 @@ clear_successors(StoreHeader *header, const TxnEntry *entry, uint32 slot, uint32
 
 /*
  * A power cut may have left a link to a new version, or a successor word, without the
- * version, and without the claim (README.md, "Where a drain waits for a disk").  What is
- * not ended has no successor, and is the newest version of its chain, unless it is one of
- * those that are being undone.
+ * version and the claim (README.md, "Where a drain waits for a disk").  A version that is
+ * not ended has no successor, and is the newest of its chain, unless it is being undone.
  */
 static void
 restore_unended(StoreHeader *header, const RowRef *ref, uint32 slot, uint32 generation,
@@ -275,7 +273,7 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 static void
 drop_store(StoreId store)
 {
-	/* before its pages go: who touches one then gets an empty one, unaccounted for */
+	/* before its pages go: touching one after that would take an empty one, unaccounted for */
 	txn_forget_locks(store);
 	registry_drop(store);
 }
@@ -302,9 +300,9 @@ end_of_xact(bool committed)
 }
 
 /*
- * A subtransaction that aborts lets go of its locks on relations: others may
- * then drop a store, or release its runs, while this transaction goes on.  So
- * nothing of a store may be kept: neither reservations nor counts.
+ * A subtransaction that aborts releases its locks on relations: others may then drop a
+ * store, or release its runs, while this transaction goes on.  So nothing of a store may be
+ * kept, neither reservations nor counts.
  */
 static void
 end_of_subxact(SubTransactionId sub, SubTransactionId parent, bool committed)

@@ -21,7 +21,7 @@
 
 #define REGISTRY_BUCKETS	8192
 #define HORIZON_PERIOD		256 /* uses between two refreshes */
-#define NHORIZONS			64	/* databases whose processes share theirs */
+#define NHORIZONS			64	/* databases whose processes share a cached horizon */
 
 /* txn_horizon(NULL) of a database, some time ago */
 typedef struct DatabaseHorizon
@@ -77,8 +77,8 @@ bucket_of_owner(Oid db_oid, Oid rel_oid)
 }
 
 /*
- * The key of a file: stores in the default tablespace of their database do not
- * name it, so that the database can be moved to another one.
+ * The key of a file.  Stores in the default tablespace of their database do not name that,
+ * so that the database can be moved to another one.
  */
 static RelFileLocator
 key_of(const RelFileLocator *locator)
@@ -115,8 +115,8 @@ insert_node(StoreNode *node, StoreHeader *header, uint64 slot, bool this_life)
 	uint32		b;
 
 	/*
-	 * Of a header that does not say whose it is the id is not believed: nothing is
-	 * ever done to the store but refusing it to the relation that it seems to be.
+	 * If the header does not say reliably whose it is, its id is not believed: the store is
+	 * only ever refused to the relation that it seems to belong to.
 	 */
 	if (store_identity_problem(header) == NULL)
 		node->id = store_id_of(header);
@@ -171,8 +171,8 @@ set_state(StoreHeader *header, StoreState state)
 }
 
 /*
- * Free everything of a store whose state says DROPPING; idempotent.  again: whoever
- * was killed may have begun it, or registry_empty().
+ * Frees everything of a store whose state says DROPPING; idempotent. again: a killed
+ * process may have begun this, or registry_empty().
  */
 static void
 finish_drop(StoreHeader *header, PMPtr *slot, bool again)
@@ -191,8 +191,8 @@ init_vectors(StoreHeader *header, uint32 ncolumns)
 }
 
 /*
- * At a start, which flushes the header afterwards.  In any order: what a crash leaves
- * of it is emptied again, before anybody looks at it.
+ * Empties a store at a start, which flushes the header afterwards.  The order does not
+ * matter: if this is cut short, the next start empties it again before anybody looks at it.
  */
 static void
 reset_store(StoreHeader *header)
@@ -207,7 +207,7 @@ reset_store(StoreHeader *header)
 	init_vectors(header, good ? 1U << columns->first_shift : 64);
 }
 
-/* As pm_vector_init() makes it: of what a start was about to empty, any line may have arrived */
+/* Is it as pm_vector_init() makes it?  If a start was emptying it, any line may have arrived. */
 static bool
 is_empty_vector(const PmVector *v)
 {
@@ -226,9 +226,9 @@ is_empty_store(const StoreHeader *header)
 }
 
 /*
- * Will PostgreSQL recover, and reset unlogged tables?  As StartupXLOG() decides
- * it; backups, which recover in any case, have no pool.  A start that was
- * interrupted finds the same answer again.
+ * Will PostgreSQL recover, and reset unlogged tables?  Decided as in StartupXLOG();
+ * backups, which recover in any case, have no pool.  If a start is interrupted, the next
+ * one finds the same answer.
  */
 static bool
 server_has_crashed(void)
@@ -242,10 +242,10 @@ server_has_crashed(void)
 }
 
 /*
- * PostgreSQL empties the indexes of an unlogged table after a crash, so the table
- * must be empty, too; also if it did so in a run that could not use the pool, of
- * which the table's file tells.  What write sets say of its rows leads nowhere then.
- * What it held is not looked at: a crash may have left this half done.
+ * PostgreSQL empties the indexes of an unlogged table after a crash, so the table must be
+ * emptied, too; also if that happened in a run that could not use the pool, which the
+ * table's file shows.  What write sets say of its rows leads nowhere then.  What it held is
+ * not looked at: a crash may have left this half done.
  */
 static bool
 reset_unlogged(StoreHeader *header, bool crashed)
@@ -267,7 +267,7 @@ reset_unlogged(StoreHeader *header, bool crashed)
 	return true;
 }
 
-/* The server starts all the same; whoever opens the relation gets an error. */
+/* Logs the damage.  The server starts all the same; whoever opens the relation gets an error. */
 static void
 warn_of_damage(uint64 i, const StoreHeader *header, const char *problem)
 {
@@ -334,12 +334,16 @@ store_startup(void)
 		if (header->state == STORE_DROPPING ||
 			((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE)))
 		{
-			set_state(header, STORE_DROPPING);	/* who stored it may not have drained it */
+			set_state(header, STORE_DROPPING);	/* the process that stored it may not have
+												 * drained it */
 			finish_drop(header, slot, true);
 			Registry->free_slots++;
 			continue;
 		}
-		/* counts that a killed process stored: rows will rely on them; what was emptied */
+		/*
+		 * counts that a killed process stored, because rows will rely on them; and what was
+		 * emptied
+		 */
 		pm_flush(header, sizeof(StoreHeader));
 		node = arena_alloc(sizeof(StoreNode), ARENA_ZERO | ARENA_NO_OOM);
 		if (node == NULL)
@@ -353,8 +357,8 @@ store_startup(void)
 }
 
 /*
- * Kept in shared memory, because each autovacuum worker is a new process.  (A clock that
- * was set back makes it due.)
+ * The time is kept in shared memory, because each autovacuum worker is a new process.  (If
+ * the clock was set back they are due.)
  */
 bool
 store_orphans_are_due(int milliseconds)
@@ -431,7 +435,7 @@ registry_find_locator(const RelFileLocator *locator)
 	return node;
 }
 
-/* Had the start emptied it?  Needs no lock on the relation. */
+/* Was it emptied by the start?  Needs no lock on the relation. */
 bool
 registry_is_emptied(StoreId id)
 {
@@ -445,7 +449,7 @@ registry_is_emptied(StoreId id)
 	return emptied;
 }
 
-/* The file was made a moment ago: what there is under its name belongs to nobody. */
+/* The file was made a moment ago: a store under its name belongs to nobody, and is dropped. */
 void
 registry_drop_stale(const RelFileLocator *locator)
 {
@@ -484,7 +488,7 @@ store_find_by_id(StoreId id)
 	return node == NULL || node->damage != NULL ? NULL : node->header;
 }
 
-/* The header, and the volatile shared data if they were made; NULL: no store. */
+/* The header, and the volatile shared data, if they exist; NULL: there is no such store. */
 StoreHeader *
 registry_find_shared(StoreId id, StoreShared **shared)
 {
@@ -579,7 +583,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	/* TRUNCATE makes a store before it makes room */
 	pm_reserve(&r, PM_OWNER_POOL, sizeof(StoreHeader), pm_vector_get(&PoolSuper->stores, i), 1,
 			   PM_RESERVE_SHARED_SLAB | PM_RESERVE_ZERO | PM_RESERVE_SPARE);
-	/* the last that may fail: a header without a node would stay until the next start */
+	/* the last step that may fail: a header without a node would stay until the next start */
 	node = arena_alloc(sizeof(StoreNode), ARENA_ZERO);
 	header = r.addr;
 	header->magic = SOFORT_STORE_MAGIC;
@@ -600,7 +604,7 @@ registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flag
 	LWLockRelease(registry_lock());
 }
 
-/* Volatile secondary data of a store that goes away or becomes empty. */
+/* Frees the volatile data of a store that is dropped or emptied. */
 static void
 registry_free_shared_data(StoreShared *shared)
 {
@@ -648,7 +652,7 @@ registry_drop(StoreId id)
 		LWLockRelease(registry_lock());
 		return;
 	}
-	/* before another one can be made in its place, which would be the second */
+	/* before another store can take its place: there would be two */
 	set_state(node->header, STORE_DROPPING);
 	remove_node(node);
 	pg_atomic_fetch_add_u64(&Registry->version, 1);
@@ -681,8 +685,8 @@ forget_chunks(PmVector *v)
 }
 
 /*
- * Counts, lengths, references: whatever a crash leaves of it is a header without
- * damage (store_header_problem()), of a store that will be dropped.
+ * Empties counts, lengths and references.  Whatever a crash leaves of it is a header
+ * without damage (store_header_problem()), of a store that will be dropped.
  */
 void
 registry_empty(StoreHeader *header)
@@ -700,8 +704,8 @@ registry_empty(StoreHeader *header)
 }
 
 /*
- * Truncation in place: of a store that this (sub)transaction has made, so that a
- * crash drops it.
+ * Truncation in place, of a store that this (sub)transaction has made, so that a crash
+ * drops it.
  */
 void
 store_truncate_now(Relation rel)
@@ -709,7 +713,7 @@ store_truncate_now(Relation rel)
 	StoreDesc  *store = store_open(rel);
 	StoreHeader *header = store->header;
 
-	/* nothing of it may be named by a later life as live */
+	/* no later life may take anything of it for live */
 	txn_begin_write();
 	SOFORT_STOP("store-truncate-begun");
 	txn_forget_locks(store->id);
@@ -722,9 +726,9 @@ store_truncate_now(Relation rel)
 /* ---- lists ---- */
 
 /*
- * Copies of the nodes that fn accepts, palloc'd.  Who has no lock on the relation of
- * one may drop it (by its id: if it is gone, nothing happens), but not follow what
- * the copy points to.
+ * Copies of the nodes that fn accepts, palloc'd.  A caller without a lock on the relation
+ * may drop the store (by its id: if it is gone, nothing happens), but not follow what the
+ * copy points to.
  */
 StoreNode *
 registry_list(StoreFilter fn, void *arg, int *n)
@@ -812,7 +816,7 @@ in_database_of_before(void *arg, const StoreNode *node)
 	return !node->this_life && in_database(arg, node);
 }
 
-/* An index is nothing without its table. */
+/* Is it a table's?  (An index is nothing without its table.) */
 static bool
 is_table(void *arg, const StoreNode *node)
 {
@@ -875,8 +879,8 @@ store_drop_database(Oid db_oid, bool also_new)
 }
 
 /*
- * Those with any sound store: a DROP DATABASE that was cut short may have left trees
- * without their tables.
+ * Databases with any undamaged store: a DROP DATABASE that was cut short may have left
+ * trees without their tables.
  */
 List *
 store_databases(bool also_new)
@@ -895,9 +899,10 @@ store_databases(bool also_new)
 }
 
 /*
- * The place of this database's horizon.  Where more databases are used than there are
- * places, and for processes without a database, one of the process.  It stays taken when
- * the database is dropped: an old horizon is right for another one of its OID, too.
+ * Where this database's horizon is cached.  If there are more databases than places, and
+ * for processes without a database, that is a variable of the process.  A place stays taken
+ * when its database is dropped: an old horizon is right for a new database with the same
+ * OID, too.
  */
 static pg_atomic_uint64 *
 horizon_place(void)
@@ -925,8 +930,8 @@ horizon_place(void)
 }
 
 /*
- * txn_horizon(NULL) as of some time ago: too old is safe.  Refreshed when this
- * backend asks for it, and by every 256th use.
+ * txn_horizon(NULL) as of some time ago: too old is safe.  Refreshed when the caller asks
+ * for it, and at every 256th use.
  */
 uint64
 store_cached_horizon(bool refresh)

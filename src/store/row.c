@@ -3,12 +3,11 @@
  * row.c
  *	  Writing row versions.
  *
- * A row is filled while its begin word is EMPTY (in this process's view) and
- * it belongs to a reservation; then the begin word is stored, and all its
- * lines are flushed.  No order is needed between the lines: the write set names
- * the row before, and the transaction cannot commit before the drain.  Where a
- * drain is slow there is none between a row and the link to it (README.md,
- * "Where a drain waits for a disk").
+ * A row is filled while its begin word is EMPTY (in this process's view) and it belongs
+ * to a reservation; then the begin word is stored, and all its lines are flushed.  No
+ * order is needed between the lines: the write set names the row first, and the
+ * transaction cannot commit before the drain.  Where a drain is slow there is none
+ * between a row and the link to it (README.md, "Where a drain waits for a disk").
  *
  *-------------------------------------------------------------------------
  */
@@ -36,9 +35,9 @@ references_free(ReferenceBatch *batch)
 }
 
 /*
- * Values by reference of a row that is EMPTY go: after a quarantine, or where a crash
- * or an ERROR left a half-filled one.  Some of them now, the rest with
- * references_free(), before anybody can fill the row.
+ * Notes the values by reference of an EMPTY row, which are to be freed: after a quarantine,
+ * or where a crash or an ERROR left a half-filled row.  Frees some of them now, the rest
+ * with references_free(), before anybody can fill the row.
  */
 void
 row_note_references(ReferenceBatch *batch, const ShapePlan *plan, const RowRef *ref)
@@ -70,8 +69,8 @@ free_references(StoreId owner, const ShapePlan *plan, const RowRef *ref)
 }
 
 /*
- * Flushed also if it is 0: who has cleared it may have failed, or been killed, before
- * that was drained, and does not do so any more.
+ * Flushed even if it is 0 already: the process that cleared it may have failed, or been
+ * killed, before it drained that.
  */
 static void
 clear_word(uint64 *word)
@@ -142,9 +141,9 @@ put_code(char *p, int width, uint32 code)
 }
 
 /*
- * An UPDATE leaves most columns alone: if the old version's code stands for
- * this very value, or its bytes are where the Datum points, no look-up is
- * needed.  Only a shortcut: false says nothing.
+ * An UPDATE does not change most columns: if the old version's code stands for this very
+ * value, or its bytes are where the Datum points, no look-up is needed.  Only a shortcut:
+ * false says nothing.
  */
 static inline bool
 keep_code(const ShapePlan *plan, const AttrPlan *a, const ShapeAttr *attr, const RowRef *old,
@@ -188,7 +187,7 @@ encode_dictionary(StoreDesc *store, ShapePlan *plan, int i, Datum value, char *p
 	{
 		bytes = value_bytes(column_get(store->header, store->local->column[i]), value, &len,
 							buffer);
-		/* whole there, and until there are many that no row uses */
+		/* in the dictionary it would be uncompressed, and stay until many values are unused */
 		if (len > STORE_DICTIONARY_VALUE_MAX)
 			return false;
 		code = dictionary_code(store->shared, plan->index[i], bytes, len, limit,
@@ -224,7 +223,7 @@ encode_inline(StoreDesc *store, const ShapeAttr *a, int i, Datum value, char *p)
 	return true;
 }
 
-/* A column that the shape has not reads as the missing value, which must be NULL, too. */
+/* A column that the shape does not have reads as the missing value, which must be NULL, too. */
 static inline bool
 fits_absent(const ShapePlan *plan, const ShapeAttr *attr, int i, bool isnull)
 {
@@ -232,9 +231,9 @@ fits_absent(const ShapePlan *plan, const ShapeAttr *attr, int i, bool isnull)
 }
 
 /*
- * Write the values of an EMPTY row; false if there is one that the shape cannot
- * hold.  Values by reference are only noted, behind *nrefs others.
- * old: a version of the same shape that may have many of the values, or NULL.
+ * Writes the values of an EMPTY row; false if the shape cannot hold one of them.  Values by
+ * reference are only noted, behind *nrefs others. old: a version of the same shape that
+ * probably has many of the values, or NULL.
  */
 static bool
 encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum *values,
@@ -299,8 +298,8 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 }
 
 /*
- * Fill one reserved row, but for its values by reference; false if it does not fit.
- * old: the version that this one replaces, or NULL.
+ * Fills one reserved row, except its values by reference; false if it does not fit. old:
+ * the version that this one replaces, or NULL.
  */
 static bool
 fill_fields(StoreDesc *store, uint64 row, const Datum *values, const bool *isnull,
@@ -338,7 +337,7 @@ store_references(StoreDesc *store, int nrefs, const RowRef *row, uint32 rows_lef
 	value_reset();
 }
 
-/* The first row of a reservation; false if it does not fit. */
+/* Fills the first row of a reservation; false if it does not fit. */
 static bool
 fill_row(StoreDesc *store, const Reservation *r, const Datum *values, const bool *isnull,
 		 const RowRef *old, RowRef *ref)
@@ -353,7 +352,7 @@ fill_row(StoreDesc *store, const Reservation *r, const Datum *values, const bool
 
 /* ---- rows that do not fit ---- */
 
-/* Can the shape hold this value?  A dictionary that has room gets it. */
+/* Can the shape hold this value?  It is added to a dictionary that has room. */
 static bool
 value_fits(StoreDesc *store, ShapePlan *plan, int i, Datum value, bool isnull)
 {
@@ -377,7 +376,7 @@ value_fits(StoreDesc *store, ShapePlan *plan, int i, Datum value, bool isnull)
 	}
 }
 
-/* All values of a row that the shape cannot hold, in the order of the attributes. */
+/* Finds all values of a row that the shape cannot hold, in the order of the attributes. */
 static int
 find_misfits(StoreDesc *store, uint32 shape, const Datum *values, const bool *isnull,
 			 ShapeMisfit *misfit)
@@ -406,9 +405,9 @@ find_misfits(StoreDesc *store, uint32 shape, const Datum *values, const bool *is
 }
 
 /*
- * Make the newest shape wide enough for all values of the row, before there is a block
- * of it: one block for each value that does not fit would take space in proportion to
- * the square of the number of columns.
+ * Makes the newest shape wide enough for all values of the row, before a block of it is
+ * made: a block for each value that does not fit would take space in proportion to the
+ * square of the number of columns.
  */
 static void
 widen_for(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull)
@@ -431,9 +430,9 @@ widen_for(Relation rel, StoreDesc *store, const Datum *values, const bool *isnul
 }
 
 /*
- * A value did not fit the block of the main reservation: put this row into a
- * block of the newest shape, made wider if need be.  The main reservation is
- * kept for the rows to come, unless they do not fit again and again.
+ * A value did not fit the block of the main reservation: puts this row into a block of the
+ * newest shape, made wider if need be.  The main reservation is kept for later rows, unless
+ * they do not fit again and again.
  */
 static Reservation *
 fill_other_row(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
@@ -502,7 +501,10 @@ begin_with_check(StoreDesc *store, const RowRef *ref, uint64 begin)
 					 (row_check(plan, ref) << BEGIN_CHECK_SHIFT));
 }
 
-/* Versions of this transaction are counted when their words become stamps. */
+/*
+ * Counts versions that are stored with stamps.  Those in progress are counted when their
+ * words become stamps.
+ */
 static void
 count_stamped(StoreDesc *store, uint64 begin, uint64 end, int n)
 {
@@ -512,7 +514,7 @@ count_stamped(StoreDesc *store, uint64 begin, uint64 end, int n)
 		stats_count(store->shared, dead ? 0 : n, dead ? n : 0);
 }
 
-/* The row becomes a version: log, words, flush.  Not drained. */
+/* Makes a version of the row: logs it, stores the words, flushes.  Not drained. */
 static void
 finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, uint64 end)
 {
@@ -531,7 +533,7 @@ finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, ui
 
 /* ---- the interface ---- */
 
-/* The lines that the next version will be written to, while others are read. */
+/* Prefetches the lines that the next version will be written to, while others are read. */
 static void
 prefetch_row(StoreDesc *store, uint64 row)
 {
@@ -583,7 +585,7 @@ store_insert_raw(Relation rel, StoreDesc *store, const Datum *values, const bool
 	finish_row(store, r, ref, begin & ~BEGIN_HEAP_ONLY, end);
 }
 
-/* Rows of the main reservation that are filled but for their values by reference */
+/* Rows of the main reservation that are filled, except their values by reference */
 typedef struct WaitingRows
 {
 	int			n;
@@ -607,8 +609,8 @@ begin_waiting(StoreDesc *store, WaitingRows *waiting, uint64 begin)
 }
 
 /*
- * Fill rows of the main reservation, as many as fit without interruption.
- * Returns how many; they are flushed, not drained.
+ * Fills rows of the main reservation, up to the first that does not fit.  Returns how many;
+ * they are flushed, not drained.
  */
 static int
 insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n, uint64 begin,
@@ -698,7 +700,7 @@ finish_heap_only(Relation rel, StoreDesc *store, Reservation *r, const RowRef *o
 
 	LWLockAcquire(chain_lock(store->id, root.row), LW_EXCLUSIVE);
 	__atomic_store_n(top, LINK_MAKE(ref->row), __ATOMIC_RELEASE);
-	pm_flush(top, sizeof(uint64));	/* needed with the commit, which drains it */
+	pm_flush(top, sizeof(uint64));	/* durable with the commit, which is when it is needed */
 	SOFORT_STOP("store-link-published");
 	/* looking at older versions costs cache misses; by a hash, so no row is left out */
 	if (lot % PRUNE_ONE_IN == 0)

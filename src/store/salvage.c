@@ -3,13 +3,12 @@
  * salvage.c
  *	  Reading what is readable of a damaged store.
  *
- * Nothing in the pool is changed.  What describes the rows is copied and, where a
- * check says that it is damaged, corrected, if exactly one of its bits can be
- * flipped so that the check is right: a CRC-32C of a small structure, and the
- * checks of references, leave next to no other explanation.  Stamps and fields of
- * rows have too few bits of check for that: such a row is told of and left out.
- * So is a row with a value that is damaged beyond one bit.  Every row that is
- * returned is whole.
+ * Nothing in the pool is changed.  What describes the rows is copied and, where a check
+ * says that it is damaged, corrected if exactly one of its bits can be flipped so that
+ * the check is right: with a CRC-32C of a small structure, and with the checks of
+ * references, there is hardly any other explanation.  Stamps and fields of rows have
+ * too few check bits for that: such a row is reported and left out.  So is a row with a
+ * value that is damaged in more than one bit.  Every row that is returned is whole.
  *
  *-------------------------------------------------------------------------
  */
@@ -103,7 +102,7 @@ reference_problem(const Salvage *s, const void *copy, uint64 size)
 	return pm_allocated_size(p) < size ? "reference is damaged" : NULL;
 }
 
-/* The reference, corrected if need be; PM_NULL if it is 0 or cannot be. */
+/* The reference, corrected if need be; PM_NULL if it is 0 or cannot be corrected. */
 static PMPtr
 correct_reference(const Salvage *s, PMPtr p, Size size)
 {
@@ -126,7 +125,7 @@ header_problem(const Salvage *s, const void *copy, uint64 number)
 	return store_header_problem(copy);
 }
 
-/* The header that is, or was before a bit flipped, that of the relation. */
+/* Finds the header that is, or was before a bit flipped, that of the relation. */
 static bool
 find_header(Salvage *s, Relation rel)
 {
@@ -387,7 +386,7 @@ read_attribute(Salvage *s, const ShapeHeader *shape, const BlockHeader *block, c
 
 /* ---- rows ---- */
 
-/* Is it there for the snapshot?  Words that cannot be believed: *problem. */
+/* Is the row visible to the snapshot?  *problem is set if its words cannot be believed. */
 static bool
 row_is_visible(const Salvage *s, const RowRef *ref, const char **problem)
 {

@@ -22,7 +22,7 @@
 #include "sofort/store/store_internal.h"
 
 #define SAMPLE_MAX		1100
-#define SAMPLE_MIN		64		/* values; fewer decide nothing */
+#define SAMPLE_MIN		64		/* values: with fewer nothing is decided */
 #define SAMPLE_VALUE	1024	/* longer values get no dictionary */
 #define REFERENCE_OVERHEAD	16	/* bytes, of a value by reference: header, rounding */
 
@@ -31,13 +31,13 @@ typedef struct ColumnSample
 	int			n;				/* not NULL */
 	uint64		total;			/* bytes */
 	Size		longest;
-	uint64		bits;			/* all by-value values, or'ed */
+	uint64		bits;			/* bitwise OR of all by-value values */
 	uint64		hash[SAMPLE_MAX];
 } ColumnSample;
 
 /*
- * Rows that nobody can free while this transaction runs: written, and not
- * ended when looked at.
+ * Takes rows that nobody can free while this transaction runs: written, and not ended when
+ * looked at.
  */
 static int
 sample_block(StoreDesc *store, uint64 b, RowRef *rows, int n)
@@ -96,7 +96,7 @@ compare_hash(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Among the first n; sorts them. */
+/* Number of distinct values among the first n; sorts them. */
 static int
 count_distinct(ColumnSample *s, int n)
 {
@@ -111,9 +111,9 @@ count_distinct(ColumnSample *s, int n)
 }
 
 /*
- * Do values come again?  Fewer than half are distinct, and the second half of
- * the sample brings clearly fewer new ones than the first: the foreign key of
- * a table loaded in order repeats at once, but never again.
+ * Do values repeat?  Fewer than half are distinct, and the second half of the sample brings
+ * clearly fewer new ones than the first.  (In a table loaded in order, values of a foreign
+ * key repeat at once, but never again later.)
  */
 static bool
 values_repeat(int n, int half, int all)
@@ -143,7 +143,7 @@ sample_column(StoreDesc *store, const ColumnHeader *c, int attno, const RowRef *
 		if (c->attlen == -1 && toast_raw_datum_size(values[attno]) > SAMPLE_VALUE)
 		{
 			len = toast_raw_datum_size(values[attno]) - VARHDRSZ;
-			s->hash[s->n] = i;	/* counts as distinct: no dictionary anyway */
+			s->hash[s->n] = i;	/* counts as distinct: it gets no dictionary anyway */
 		}
 		else
 		{
@@ -177,7 +177,7 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	/* sampled or declared: a short varlena goes in place */
 	if (value_packable(c))
 	{
-		/* a longer one may well come, up to the declared length */
+		/* longer ones are likely to come, up to the declared length */
 		Size		width = TYPEALIGN(4, s->longest + VARHDRSZ_SHORT);
 
 		if (choice.encoding == ENCODING_INLINE)
@@ -202,7 +202,7 @@ choose(StoreDesc *store, uint16 column, int32 typmod, ColumnSample *s, int nrows
 	}
 	else if (c->attbyval && c->attlen == 8 && s->bits >> (8 * STORE_NARROW_WIDTH) == 0)
 	{
-		/* fewer bytes would soon be outgrown by numbers that count rows */
+		/* numbers that count rows would soon outgrow fewer bytes */
 		choice.encoding = ENCODING_NARROW;
 		choice.width = STORE_NARROW_WIDTH;
 	}
@@ -247,7 +247,7 @@ look_end(Look *look)
 	value_reset();
 }
 
-/* What suits attribute i in the rows; without a dictionary of its own yet */
+/* The encoding that suits attribute i in the sampled rows; without a dictionary yet */
 static ColumnChoice
 look_at(Look *look, int i)
 {
@@ -261,8 +261,8 @@ look_at(Look *look, int i)
 }
 
 /*
- * Publish a decided shape; choices of dictionaries that are not there yet get them.
- * False if the pool has no room: what was made of it is used the next time.
+ * Publishes a decided shape, and makes the dictionaries that it needs.  False if the pool
+ * has no room: dictionaries that were made are used the next time.
  */
 static bool
 try_publish_choices(StoreDesc *store, ColumnChoice *choices, int n, NoRoom *why)
@@ -317,8 +317,8 @@ shape_decide(StoreDesc *store, Bitmapset *indexed)
 }
 
 /*
- * Decide what the current shape leaves undecided, where there are values now.
- * The other columns stay as they are.  Structure lock held.
+ * Decides what the current shape leaves undecided, where there are values now.  The other
+ * columns stay as they are.  Structure lock held.
  */
 void
 shape_decide_late(StoreDesc *store, Bitmapset *indexed)
@@ -346,7 +346,7 @@ shape_decide_late(StoreDesc *store, Bitmapset *indexed)
 
 			if (!later.undecided)
 			{
-				/* older rows may well be NULL, and come again with an update */
+				/* older rows are probably NULL here, and are written again by updates */
 				later.nullable = true;
 				*choice = later;
 				decided = true;
@@ -361,7 +361,7 @@ shape_decide_late(StoreDesc *store, Bitmapset *indexed)
 
 /* ---- looking again ---- */
 
-/* Might a dictionary save this column a good part of a row? */
+/* Could a dictionary for this column save a good part of a row? */
 static bool
 may_reconsider(const StoreHeader *header, const ShapeColumn *c)
 {
@@ -386,12 +386,11 @@ shape_may_reconsider(StoreDesc *store)
 }
 
 /*
- * Do values repeat by now that did not when their encoding was chosen?  If the
- * youngest rows would be less than half as large with dictionaries, there is a new
- * shape that has them, and rows of the older ones are not filled any more (so the
- * table grows by at most half before VACUUM releases them).  In a full pool it is
- * left for another time: nobody needs it now, VACUUM least of all.  Structure
- * lock held; indexed: as for shape_decide().
+ * Do values repeat now that did not when their encoding was chosen?  If the youngest rows
+ * would be less than half as large with dictionaries, a new shape gets them, and rows of
+ * the older shapes are not filled any more (so the table grows by at most half before
+ * VACUUM releases them).  In a full pool this is left for another time.  Structure lock
+ * held; indexed: as for shape_decide().
  */
 void
 shape_reconsider(StoreDesc *store, Bitmapset *indexed)

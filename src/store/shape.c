@@ -87,9 +87,8 @@ has_late_dictionary(const ShapeHeader *s, uint16 column)
 }
 
 /*
- * The first shape whose rows may be filled as long as this one is the newest:
- * those before have not got a dictionary that came late, and their rows take
- * more than twice the space.  0: all.
+ * The first shape whose rows may be filled while "newest" is the newest.  Those before lack
+ * a dictionary that came late, and their rows take more than twice the space. 0: all may.
  */
 uint32
 shape_retired_below(const StoreHeader *header, uint32 newest)
@@ -145,8 +144,8 @@ record_size(const ShapeHeader *s, const ColumnChoice *choices)
 }
 
 /*
- * Records are multiples of 8 bytes.  Where one is a few bytes over, a small
- * column becomes a minipage: the rest of the 8 bytes would be padding.
+ * Records are multiples of 8 bytes.  If a record exceeds one by a few bytes, a small column
+ * becomes a minipage: the rest of the 8 bytes would be padding.
  */
 static void
 spill_to_minipages(ShapeHeader *s, ColumnChoice *choices)
@@ -170,8 +169,8 @@ spill_to_minipages(ShapeHeader *s, ColumnChoice *choices)
 }
 
 /*
- * Put the minipage columns of a row side by side, one line less to flush and
- * to read than one array for each; but only if that needs next to no padding.
+ * Puts the minipage columns of a row side by side, which is fewer lines to flush and to
+ * read than an array for each; but only if that needs hardly any padding.
  */
 static bool
 group_minipages(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choices)
@@ -253,7 +252,7 @@ place_record(ShapeHeader *s, const StoreHeader *header, const ColumnChoice *choi
 	}
 	s->null_offset = pos;
 	s->record_stride = TYPEALIGN(8, pos + shape_null_bytes(s));
-	/* one line for a record instead of nearly always two */
+	/* so that a record lies in one line, instead of nearly always in two */
 	if (s->record_stride == PM_LINE - 8)
 		s->record_stride = PM_LINE;
 	for (i = 0; i < s->ncolumns; i++)
@@ -357,7 +356,7 @@ declared_bound(Oid type, int32 typmod)
 	}
 }
 
-/* Before anything is known about the values. */
+/* The first choice, before anything is known about the values. */
 ColumnChoice
 choice_initial(const ColumnHeader *c, int32 typmod)
 {
@@ -381,7 +380,7 @@ choice_initial(const ColumnHeader *c, int32 typmod)
 	return choice;
 }
 
-/* The attributes of the map; for new columns the first choice. */
+/* The choices of a shape for the attributes of the map; for new columns the first choice. */
 ColumnChoice *
 shape_choices(StoreDesc *store, const ShapeHeader *like, int *n)
 {
@@ -452,7 +451,7 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 			choice->width = wider;
 			return;
 		}
-		/* as far as we know the others, the next will be like them */
+		/* the next values are taken to be like those that are known */
 		size = Max(size, index->longest);
 		choice->late = false;
 		choice->left = true;
@@ -471,9 +470,9 @@ widen_choice(StoreDesc *store, ColumnChoice *choice, Size size)
 }
 
 /*
- * A row has a NULL in a column that had none before, and the next may have it in another
- * one: so all get their bit, but those that cannot be NULL, and those of minipages.
- * Who reads a minipage need not touch the record, where the bit lies.
+ * A row has a NULL in a column that had none before, and the next may have one in another
+ * column.  So all columns get a bit, except those that cannot be NULL, and minipages: a
+ * reader of a minipage without NULLs need not touch the record, where the bit lies.
  */
 static void
 allow_nulls(const struct StoreLocal *local, ColumnChoice *choice)
@@ -506,7 +505,7 @@ widen_choices(StoreDesc *store, const ShapeHeader *like, ColumnChoice *choices, 
 
 		while (k < n && choices[k].column != column)
 			k++;
-		/* what the shape has not is in the choices now, and takes all values */
+		/* columns that the shape does not have are in the choices now, and take all values */
 		if (k == n || shape_column(like, column) == NULL)
 			continue;
 		if (misfit[i].isnull)
@@ -519,8 +518,9 @@ widen_choices(StoreDesc *store, const ShapeHeader *like, ColumnChoice *choices, 
 }
 
 /*
- * NULLs and values of a row did not fit shape "seen"; ordered by attribute.  No lock
- * held.  If somebody else made a new shape meanwhile, the caller tries that one.
+ * Makes a shape for NULLs and values of a row that did not fit shape "seen"; they are
+ * ordered by attribute.  No lock may be held.  If somebody else made a new shape meanwhile,
+ * nothing is done, and the caller tries that one.
  */
 void
 shape_widen(StoreDesc *store, uint32 seen, const ShapeMisfit *misfit, int nmisfits)

@@ -4,12 +4,11 @@
  *	  Which row ids may be filled: the append position, free ranges, the
  *	  quarantine, and what this transaction has reserved.
  *
- * All of it is volatile; on the medium a free row is one whose begin word is
- * EMPTY.  Each EMPTY row has at most one owner: the append range, one entry of
- * the free list or of the quarantine, or one reservation.  EMPTY rows that are
- * older than this server life have none until their block is collected, once.
- * What is lost by a crash, or because the arena is full, is found again by
- * VACUUM in the next life.
+ * All of it is volatile; on the medium a free row is one whose begin word is EMPTY.
+ * Each EMPTY row has at most one owner: the append range, one entry of the free list or
+ * of the quarantine, or one reservation.  EMPTY rows that are older than this server
+ * life have none until their block is collected, which happens once.  What is lost by a
+ * crash, or because the arena is full, is found again by VACUUM in the next life.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,9 +53,9 @@ next_chunk_size(const FreeChunk *last, uint32 first)
 }
 
 /*
- * Rows in blocks of the newest shape take every value, others perhaps not: they
- * wait in a list of their own.  (A new shape may come at any time: who needs the
- * newest looks again.)  Those of retired shapes wait for VACUUM.
+ * Rows in blocks of the newest shape take every value, others perhaps not: they are in a
+ * list of their own.  (A new shape may come at any time: a caller that needs the newest
+ * checks again.)  Rows of retired shapes wait for VACUUM.
  */
 static FreeChunk **
 list_of(StoreShared *shared, uint64 row)
@@ -76,9 +75,7 @@ adjoin(uint64 row, uint32 count, uint64 next)
 	return row + count == next && next % SOFORT_BLOCK_ROWS != 0;
 }
 
-/*
- * Into a chunk whose ranges descend; true if one that is there was extended.
- */
+/* Inserts into a chunk whose ranges descend; true if a range that is there was extended. */
 static bool
 insert_range(FreeChunk *c, uint64 row, uint32 count)
 {
@@ -128,14 +125,14 @@ push_free(StoreShared *shared, uint64 row, uint32 count)
 		pg_atomic_fetch_add_u32(&shared->nfree, 1);
 }
 
-/* Should rows be added to the list, before the first of them is taken? */
+/* Is the list so short that rows should be added before the first is taken? */
 static bool
 is_short(const FreeChunk *list)
 {
 	return list == NULL || (list->next == NULL && list->n < FREE_IN_ORDER / 2);
 }
 
-/* Take the oldest chunk out of the quarantine if its time has come. */
+/* Takes the oldest chunk out of the quarantine if its quarantine is over. */
 static FreeChunk *
 pop_expired(StoreShared *shared, uint64 horizon)
 {
@@ -163,7 +160,7 @@ store_row_is_retired(const StoreDesc *store, const RowRef *ref)
 	return ref->block->shape < pg_atomic_read_u32(&store->shared->retired_below);
 }
 
-/* Rows that nobody has seen since they became EMPTY, or whose time has come. */
+/* Frees rows that nobody has seen since they became EMPTY, or whose quarantine is over. */
 void
 space_give(StoreShared *shared, uint64 row, uint32 count)
 {
@@ -180,8 +177,8 @@ is_left_empty(StoreDesc *store, uint64 block, uint32 index, RowRef *ref)
 }
 
 /*
- * A process that was killed may have made a root EMPTY, and not drained that.  It must
- * be before the row gets a link of its own: see free_dead_chains().
+ * A killed process may have made a root EMPTY without a drain.  That must be durable before
+ * the row gets a link of its own: see free_dead_chains().
  */
 static void
 flush_left_empty(StoreDesc *store, uint64 block)
@@ -227,8 +224,8 @@ space_before_free(StoreDesc *store, uint64 block)
 		}
 
 		/*
-		 * Last: who sees the bit frees rows at once, and the loop must not
-		 * take those for EMPTY ones of an earlier life.
+		 * Last, because whoever sees the bit frees rows at once, and the loop must not take
+		 * those for EMPTY ones of an earlier life.
 		 */
 		pg_write_barrier();
 		((volatile uint8 *) shared->collected)[block / 8] |= 1 << (block % 8);
@@ -283,7 +280,10 @@ space_quarantine(StoreShared *shared, uint64 row)
 	LWLockRelease(space_lock(shared->id));
 }
 
-/* The quarantine of what was freed so far ends with the transactions of now. */
+/*
+ * The quarantine of rows freed so far will end when the transactions that run now have
+ * ended.
+ */
 void
 space_seal(StoreShared *shared)
 {
@@ -293,7 +293,7 @@ space_seal(StoreShared *shared)
 	LWLockRelease(space_lock(shared->id));
 }
 
-/* To the list that is the right one now */
+/* Puts a chunk into the list that is the right one now */
 static void
 push_list_again(StoreShared *shared, FreeChunk *c, bool counted)
 {
@@ -312,7 +312,7 @@ push_list_again(StoreShared *shared, FreeChunk *c, bool counted)
 }
 
 /*
- * There is a new shape: what fitted the one before may not fit it.  Rows of
+ * There is a new shape: rows of the one before may no longer take every value, and rows of
  * shapes before retired_below are not to be filled.
  */
 void
@@ -347,7 +347,7 @@ space_shape_changed(StoreShared *shared, uint32 retired_below)
 	LWLockRelease(space_lock(shared->id));
 }
 
-/* The values by reference that EMPTY rows, which nobody can fill, still have */
+/* Frees the values by reference that EMPTY rows, which nobody can fill, still have */
 static void
 free_values(StoreDesc *store, uint64 first, uint32 n)
 {
@@ -365,8 +365,8 @@ free_values(StoreDesc *store, uint64 first, uint32 n)
 }
 
 /*
- * The rows of an expired chunk become free; those of retired shapes nobody's, and
- * their values go.  Space lock held, but given up in between for these.
+ * The rows of an expired chunk become free.  Those of retired shapes get no owner, and
+ * their values are freed.  Space lock held, but released in between for these.
  */
 static void
 free_expired(StoreDesc *store, FreeChunk *c)
@@ -394,8 +394,8 @@ free_expired(StoreDesc *store, FreeChunk *c)
 }
 
 /*
- * Up to "want" rows of one block out of the free lists; newest: only rows in
- * blocks of the newest shape.
+ * Takes up to "want" rows of one block from the free lists; newest: only rows in blocks of
+ * the newest shape.
  */
 static bool
 space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
@@ -409,7 +409,7 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 
 	if (pg_atomic_read_u32(&shared->nfree) == 0)
 		return false;
-	/* what becomes free while a statement changes a few rows does not come in between */
+	/* rows that become free while a statement changes a few rows do not come in between */
 	if (local->reserved == 0 || local->reserved >= FREE_IN_ORDER)
 	{
 		local->horizon = store_cached_horizon(misses >= MISSES_TO_REFRESH);
@@ -447,8 +447,8 @@ space_take(StoreDesc *store, uint32 want, bool newest, Reservation *r)
 }
 
 /*
- * Nobody fills rows of retired shapes, so nobody else frees the values
- * that they had.  Then they belong to nobody, and go with their run.
+ * Nobody fills rows of retired shapes, so nobody else frees the values that they had.
+ * After that they have no owner, and go with their run.
  */
 static void
 clear_retired(StoreDesc *store)
@@ -478,8 +478,8 @@ clear_retired(StoreDesc *store)
 }
 
 /*
- * VACUUM: values of rows whose quarantine is over, and of retired ones, are freed,
- * the former are usable.
+ * VACUUM: frees the values of rows whose quarantine is over, which become usable, and of
+ * rows of retired shapes.
  */
 void
 space_drain(StoreDesc *store)
@@ -546,8 +546,8 @@ forget_marked_in(StoreShared *shared, FreeChunk **list, const uint8 *marked, uin
 }
 
 /*
- * Of n blocks, the marked ones are about to be released, but not those with rows in
- * quarantine.  The relation is locked exclusively, here and below: no row becomes free.
+ * Of n blocks the marked ones are about to be released: unmarks those with rows in
+ * quarantine.  The relation is locked exclusively, here and below, so no row becomes free.
  */
 void
 space_unmark_quarantined(StoreShared *shared, uint8 *marked, uint64 n)
@@ -563,7 +563,7 @@ space_unmark_quarantined(StoreShared *shared, uint8 *marked, uint64 n)
 	LWLockRelease(space_lock(shared->id));
 }
 
-/* The marked blocks are about to be released: forget their free rows. */
+/* The marked blocks are about to be released: forgets their free rows. */
 void
 space_forget_marked(StoreShared *shared, const uint8 *marked, uint64 n)
 {
@@ -618,7 +618,7 @@ activate(struct StoreLocal *local)
 	}
 }
 
-/* Up to "want" rows at the append position; false if there are none. */
+/* Takes up to "want" rows at the append position; false if there are none. */
 static bool
 take_append(StoreDesc *store, uint32 want, Reservation *r)
 {
@@ -654,7 +654,7 @@ take_append(StoreDesc *store, uint32 want, Reservation *r)
 	return false;
 }
 
-/* The main reservation holds at least one row; "want" more are coming. */
+/* On return the main reservation holds at least one row; "want" more are expected. */
 void
 space_reserve(Relation rel, StoreDesc *store, uint32 want)
 {
@@ -679,7 +679,7 @@ space_reserve(Relation rel, StoreDesc *store, uint32 want)
 	local->reserved += r->count;
 }
 
-/* The other reservation holds one row in a block of the newest shape. */
+/* On return the other reservation holds one row in a block of the newest shape. */
 void
 space_reserve_other(Relation rel, StoreDesc *store)
 {
@@ -719,8 +719,8 @@ space_reserve_other(Relation rel, StoreDesc *store)
 }
 
 /*
- * The near reservation holds a row of the block in which "row" lies (see
- * spread.c); false if there is none.
+ * On return the near reservation holds a row of the block in which "row" lies (see tid.c);
+ * false if there is none.
  */
 bool
 space_reserve_near(Relation rel, StoreDesc *store, uint64 row)
@@ -750,7 +750,7 @@ give_back(StoreShared *shared, Reservation *r)
 
 	if (r->count > 0)
 	{
-		/* directly before the append position: just move that back */
+		/* directly before the append position: move that back */
 		if (FREE_COUNT(a) == 0 || FREE_ROW(a) != r->row + r->count ||
 			!pg_atomic_compare_exchange_u64(&shared->append, &a,
 											FREE_MAKE(r->row, FREE_COUNT(a) + r->count)))
@@ -777,7 +777,7 @@ space_end_of_xact(void)
 	}
 }
 
-/* The store is gone or empty: so are the reservations. */
+/* Forgets the reservations in a store that is gone or empty. */
 void
 space_forget(struct StoreLocal *local)
 {

@@ -11,7 +11,7 @@
 
 #define SAMPLE_BLOCKS	32
 
-/* Of this transaction, for the store that was counted last. */
+/* Counts of this transaction, for the store that was counted last. */
 static StoreShared *pending_store = NULL;
 static int64 pending_live = 0;
 static int64 pending_dead = 0;
@@ -173,7 +173,7 @@ reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *colum
 	}
 }
 
-/* Values that were freed have no pointer; those of fixed length still count. */
+/* Freed values have no pointer; those of fixed length still count. */
 static uint64
 dictionary_bytes(const DictionaryHeader *d, uint64 *entries)
 {

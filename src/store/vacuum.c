@@ -147,7 +147,7 @@ prune_chain_of(StoreDesc *store, const RowRef *ref, uint64 horizon)
 	return prune_chain(store, &root, horizon);
 }
 
-/* True: it keeps its slot, and whoever builds an index reads its key. */
+/* True: the root keeps its slot, and index builds read its key. */
 static bool
 prune_root(StoreDesc *store, const RowRef *ref, TxnVersionState state, uint64 horizon,
 		   StorePruneResult *result)
@@ -246,10 +246,10 @@ list_add(RowList *list, uint64 row)
 }
 
 /*
- * Take a dead chain apart: its rows into the list, its root EMPTY, flushed, and
- * without a link.  Nobody can reach it any more but by its row ids.  Under
- * the chain lock: updaters collect the dead versions of any chain (garbage.c).
- * What is no heap-only version is none of this chain, and stays.
+ * Takes a dead chain apart: its rows go into the list, its root becomes EMPTY, flushed, and
+ * has no link.  After that it can be reached only by row ids.  Under the chain lock,
+ * because updaters collect the dead versions of any chain (garbage.c).  A row that is not a
+ * heap-only version does not belong to this chain, and stays.
  */
 static void
 dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
@@ -283,7 +283,7 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 	LWLockRelease(chain_lock(store->id, root->row));
 }
 
-/* The row is EMPTY; its values go now if it was dead to all snapshots. */
+/* Makes the row EMPTY; frees its values at once if it was dead to all snapshots. */
 static void
 empty_listed_row(StoreDesc *store, uint64 row, uint64 horizon, ReferenceBatch *values)
 {
@@ -300,7 +300,7 @@ empty_listed_row(StoreDesc *store, uint64 row, uint64 horizon, ReferenceBatch *v
 		row_note_references(values, plan_get(store, ref.block->shape), &ref);
 }
 
-/* Values of some rows are freed together, before anybody can have the rows. */
+/* Frees the values of some rows together, before anybody can have the rows. */
 static void
 free_listed_rows(StoreDesc *store, const RowList *list, uint64 horizon)
 {
@@ -324,10 +324,10 @@ free_listed_rows(StoreDesc *store, const RowList *list, uint64 horizon)
 }
 
 /*
- * That the roots are EMPTY and have no link is drained before any row of their
- * chains can be used again, be it the root itself, for a version with a link of its
- * own: a dead root must never lead into a foreign chain.  Roots are locked.
- * Returns how many versions were freed.
+ * Frees dead chains.  It is drained that the roots are EMPTY and have no link before any
+ * row of their chains, or the root itself, can be used again for a version with a link of
+ * its own: a dead root must never lead into another chain.  Roots are locked.  Returns how
+ * many versions were freed.
  */
 int
 free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
@@ -379,8 +379,8 @@ row_is_empty(StoreDesc *store, uint64 row)
 }
 
 /*
- * Rows that are kept for updates (see tid.c) stay as long as their block, as
- * PostgreSQL counts, has rows.
+ * Must the rows that are kept for updates stay (see tid.c)?  Yes, as long as their block,
+ * as PostgreSQL counts blocks, has rows.
  */
 static bool
 spares_are_wanted(StoreDesc *store, uint64 first, uint64 n)
@@ -421,7 +421,7 @@ run_is_empty(StoreDesc *store, uint64 first, uint64 n)
 	return !spares_are_wanted(store, first, n);
 }
 
-/* The append position stays where it is. */
+/* Does the run hold the append position?  Then it stays. */
 static bool
 holds_append_position(StoreShared *shared, uint64 first, uint32 n)
 {
@@ -482,8 +482,8 @@ release_run(StoreDesc *store, uint64 first, uint32 n)
 }
 
 /*
- * Which blocks can be released: a bit for each.  Rows in quarantine are looked at
- * once for all runs: there may be as many as the table has.
+ * Marks the blocks that can be released.  Rows in quarantine are looked at once for all
+ * runs, because there may be as many as the table has rows.
  */
 static void
 mark_releasable(StoreDesc *store, uint8 *marked, uint64 n)
@@ -502,7 +502,7 @@ mark_releasable(StoreDesc *store, uint8 *marked, uint64 n)
 				block_mark(marked, i);
 	}
 	space_unmark_quarantined(store->shared, marked, n);
-	/* of a run all blocks, or none */
+	/* all blocks of a run, or none */
 	for (b = 0; b < n; b += run)
 	{
 		bool		whole = true;
@@ -549,8 +549,8 @@ release_empty_runs(StoreDesc *store)
 }
 
 /*
- * Encodings that fit the values no more ("Looking again" in the README): the
- * values of a table that does not grow may have been replaced by others.
+ * Replaces encodings that no longer suit the values ("Looking again" in the README): in a
+ * table that does not grow, values may have been replaced by others.
  */
 void
 store_reconsider(Relation rel, StoreDesc *store)
@@ -562,7 +562,7 @@ store_reconsider(Relation rel, StoreDesc *store)
 		return;
 	column_ensure(rel, store);
 	indexed = compat_indexed_attrs(rel);
-	/* else nobody would be kept from freeing the values that are looked at */
+	/* otherwise the values that are looked at could be freed */
 	hold = txn_hold_horizon();
 	LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 	shape_reconsider(store, indexed);
@@ -572,9 +572,8 @@ store_reconsider(Relation rel, StoreDesc *store)
 }
 
 /*
- * Nobody may stand on a block that goes away: it needs the exclusive lock, and
- * is left for another time if that is not to be had soon (like heap's
- * truncation).
+ * Nobody may be reading a block that is given back.  So this needs the exclusive lock, and
+ * is left for another time if the lock is not available soon (like heap's truncation).
  */
 BlockNumber
 store_release_empty(Relation rel, StoreDesc *store)

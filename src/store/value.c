@@ -24,7 +24,7 @@
 static MemoryContext value_cxt = NULL;
 static bool value_used = false;
 
-/* For what lives no longer than the row at hand. */
+/* For data that are needed only for the current row. */
 MemoryContext
 value_context(void)
 {
@@ -124,7 +124,7 @@ stored_varlena(Form_pg_attribute att, struct varlena *v)
 	return v;
 }
 
-/* Bytes of a value by reference, without the checksum behind it */
+/* Length of a value by reference, without the checksum behind it */
 Size
 value_length(int16 attlen, const void *value)
 {
@@ -151,7 +151,7 @@ value_problem(int16 attlen, PMPtr p)
 	return value_bytes_problem(attlen, pm_deref_quietly(p), pm_allocated_size(p));
 }
 
-/* The same of so many bytes, somewhere */
+/* The same for a value anywhere, in so many bytes */
 const char *
 value_bytes_problem(int16 attlen, const char *value, Size allocated)
 {
@@ -227,17 +227,19 @@ fill_value(void *addr, Datum image, Size size)
 /* ---- reserving for rows to come ---- */
 
 /*
- * Where a drain waits for a disk, the one for an intent is what a row with a value waits
- * for.  A statement that has added some rows will add more, to the rows that are reserved
- * for it, and often with values as long: so their slots are reserved together.
+ * Where a drain waits for a disk, a row with such a value waits for the drain of its
+ * intent.  A statement that has added some rows will add more, in the rows that are
+ * reserved for it, and often with values of the same length: so slots for several rows are
+ * reserved together.
  */
 #define AHEAD_FROM_ROWS		3	/* reserved rows behind this one */
-#define AHEAD_VALUES_MIN	16	/* with the row at hand; twice as many each time all were used */
+#define AHEAD_VALUES_MIN	16	/* rows, with the current one; twice as many each time all were
+								 * used */
 #define AHEAD_PATIENCE		16	/* rows without use, then others may reserve ahead */
 #define AHEAD_PAUSE_MIN		16
 #define AHEAD_PAUSE_MAX		1024
 
-/* Of this process and transaction */
+/* State of this process and transaction */
 static struct
 {
 	StoreId		store;			/* reserved for rows of this one ... */
@@ -245,7 +247,7 @@ static struct
 	int			made;
 	int			most;			/* values, next time */
 	int			unused_rows;	/* since one of them was taken */
-	int			pause;			/* rows before the next attempt, after one that missed */
+	int			pause;			/* rows before the next attempt, after one that was wrong */
 	int			next_pause;
 } ahead;
 
@@ -255,7 +257,7 @@ value_end_of_xact(void)
 	memset(&ahead, 0, sizeof(ahead));
 }
 
-/* How many of the rows to come does their space get reserved with this one's? */
+/* For how many later rows is space reserved together with this one's? */
 static int
 rows_to_reserve_for(const StoreDesc *store, uint64 row, uint32 rows_left, int nrefs)
 {
@@ -287,7 +289,7 @@ rows_to_reserve_for(const StoreDesc *store, uint64 row, uint32 rows_left, int nr
 }
 
 /*
- * Requests for the same fields of so many rows behind this one, as they are in the first n;
+ * Adds requests for the same fields of so many rows behind this one, like the first n;
  * returns how many there are in all.
  */
 static int
@@ -308,7 +310,7 @@ add_requests_ahead(PmRequest *request, int n, int rows, const uint32 *stride)
 	return total;
 }
 
-/* Space for the n values of one row, and perhaps for those of rows to come */
+/* Reserves space for the n values of one row, and perhaps for those of later rows */
 static void
 reserve_for_row(StoreDesc *store, const RowRef *row, uint32 rows_left, PmReservation *r,
 				const PmRequest *request, const int *atts, int n, int flags)
@@ -358,10 +360,10 @@ reserve_for_row(StoreDesc *store, const RowRef *row, uint32 rows_left, PmReserva
 }
 
 /*
- * Store the values of n REFERENCE fields (their addresses) of rows that nobody can see
- * yet, and that count only if this transaction commits: not drained but for their intents,
- * which those of a store that goes with this subtransaction do without.
- * row: all are this one's, and rows_left behind it are reserved, too; NULL: of several.
+ * Stores the values of n REFERENCE fields (given by their addresses) of rows that nobody
+ * can see yet, and that count only if this transaction commits.  Only their intents are
+ * drained; a store that goes with this subtransaction needs none. row: all fields are of
+ * this row, and rows_left rows behind it are reserved, too; NULL: they are of several rows.
  * After an ERROR what was linked stays referenced by the row; the next user of the row
  * frees it.
  */

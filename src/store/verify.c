@@ -3,8 +3,8 @@
  * verify.c
  *	  Structural check of a store.
  *
- * Other sessions may write meanwhile: what is looked at twice and changed in
- * between is not reported.
+ * Other sessions may write meanwhile: a problem is reported only if nothing changed
+ * while it was looked at a second time.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@ typedef struct Verify
 	StoreDesc  *store;
 	StoreReport report;
 	void	   *arg;
-	uint64		xmin;			/* of the snapshot: keeps what was ended since */
+	uint64		xmin;			/* of the snapshot: keeps versions that were ended since */
 } Verify;
 
 static void complain(const Verify *v, const char *kind, const char *place, const char *fmt,...)
@@ -58,7 +58,10 @@ verify_element(const Verify *v, const char *place, const DictionaryHeader *d, ui
 	{
 		uint32		check = *(const uint32 *) pm_vector_get(&d->checks, code);
 
-		/* 0: one that power failed to replace; no row has it, or that is told */
+		/*
+		 * 0: its replacement was cut short by a power failure.  No row has it; if one does,
+		 * that is reported.
+		 */
 		if (check != 0 && check != dictionary_check(e, d->attlen))
 			problem = "has a wrong checksum";
 	}
@@ -69,8 +72,8 @@ verify_element(const Verify *v, const char *place, const DictionaryHeader *d, ui
 }
 
 /*
- * Each slot stands for a value that is there.  (Not every value need have one: a
- * crash may lose a slot, and unused values are taken out.)
+ * Each slot must stand for a value that exists.  (Not every value need have a slot: a crash
+ * may lose one, and those of unused values are taken out.)
  */
 static void
 verify_slot(const Verify *v, const char *place, const DictionaryHeader *d, uint64 slot)
@@ -105,7 +108,7 @@ verify_dictionary_index(const Verify *v, const char *place, const DictionaryHead
 		return;
 	}
 	media = pm_deref(d->index);
-	/* (of placement dram: what a change of the placement has left) */
+	/* (with placement dram: what a change of the placement has left) */
 	for (i = 0; i <= media->mask; i++)
 	{
 		uint64		slot = word_read(&media->slot[i]);
@@ -295,8 +298,8 @@ verify_values(const Verify *v, const char *place, const RowRef *ref)
 }
 
 /*
- * Under the chain lock: what is wrong with the versions behind a root, NULL:
- * nothing, and "row" is one of them, or the root.
+ * What is wrong with the versions behind a root, or NULL; "row" must be one of them, or the
+ * root.  Chain lock held.
  */
 static const char *
 chain_problem(const StoreHeader *h, const RowRef *root, uint64 row)
@@ -341,7 +344,7 @@ root_problem(const StoreHeader *h, const RowRef *ref)
 	return NULL;
 }
 
-/* A version that some snapshot may need is the root of its chain, or linked in it. */
+/* A version that some snapshot may need must be the root of its chain, or linked in it. */
 static void
 verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin)
 {
@@ -366,8 +369,8 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 }
 
 /*
- * A root that is dead, or was undone, leads to versions of its own, or nowhere; the
- * successor of a version that some snapshot may need, to one that its ender has made.
+ * A root that is dead, or was undone, must lead to versions of its own, or nowhere; the
+ * successor of a version that some snapshot may need must be one that its ender has made.
  */
 static void
 verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin, uint64 end)
@@ -462,7 +465,7 @@ verify_block_header(const Verify *v, uint64 number, PMPtr p)
 	return NULL;
 }
 
-/* Blocks that were allocated together are entered together. */
+/* Blocks that were allocated together must be entered together. */
 static void
 verify_run(const Verify *v, uint64 first, const BlockHeader *b)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * verify_space.c
- *	  Is everything that a store has allocated referred to, once, and is what it
- *	  refers to allocated?
+ *	  Is everything that a store has allocated referred to exactly once, and is
+ *	  everything that it refers to allocated?
  *
  * Writers are held off meanwhile (ShareLock on the table), so nothing is on its
  * way between allocation and reference.
@@ -21,10 +21,11 @@ typedef struct Space
 	PMPtr	   *start;			/* of allocations, one for each reference */
 	Size		n;
 	Size		size;			/* of the array */
-	bool	   *owned;			/* by the store: found among its allocations */
+	bool	   *owned;			/* references of the store whose targets are among its
+								 * allocations */
 } Space;
 
-/* Note a reference.  What leads nowhere is for others to tell. */
+/* Notes a reference.  One that leads nowhere is reported elsewhere. */
 static void
 refer(Space *s, PMPtr p)
 {
@@ -65,7 +66,7 @@ refer_elements(Space *s, const PmVector *v)
 	}
 }
 
-/* The index of a dictionary, and what it has replaced */
+/* Notes the index of a dictionary, and the tables that it has replaced */
 static void
 refer_tables(Space *s, const DictionaryHeader *d)
 {
@@ -106,8 +107,8 @@ refer_columns(Space *s, const StoreHeader *h)
 }
 
 /*
- * Values of all rows, in whatever state: an EMPTY row may have some that its next
- * user frees, and the field of a NULL is 0 or was left by an earlier user.
+ * Notes the values of all rows, whatever their state: an EMPTY row may have some that its
+ * next user frees, and the field of a NULL is 0 or was left by an earlier user.
  */
 static void
 refer_values(Space *s, const ShapeHeader *shape, const BlockHeader *b)
@@ -190,7 +191,7 @@ look_up(void *arg, PMPtr target, Size size, StoreId owner)
 		s->owned[found - s->start] = true;
 }
 
-/* Tell of references to the same allocation; one of each is kept. */
+/* Reports references to the same allocation, and keeps one of each. */
 static void
 tell_twice(Space *s)
 {

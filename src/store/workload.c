@@ -35,8 +35,9 @@
 
 #define HALF_LIFE_SECONDS	600.0
 #define STALE_MILLISECONDS	60000	/* at least; */
-#define STALE_FACTOR		1000	/* and so many times what describing took */
-#define REPLACE_MILLISECONDS 1000	/* between two kinds that take another's place */
+#define STALE_FACTOR		1000	/* and so many times as long as describing took */
+#define REPLACE_MILLISECONDS 1000	/* milliseconds between two replacements of one kind by
+									 * another */
 #define TRIED_MILLISECONDS	3600000	/* after an attempt that failed */
 #define SEEN_CELLS			4096
 #define SEEN_OFTEN			10
@@ -54,7 +55,7 @@ typedef struct KindEntry
 {
 	volatile uint32 generation; /* never 0; read without the lock */
 	bool		used;
-	bool		description_dirty;	/* or freed: the record must follow */
+	bool		description_dirty;	/* or freed: the record in the pool must be updated */
 	bool		counts_dirty;
 	int16		next;			/* in the bucket, or -1 */
 	WorkloadKind kind;
@@ -70,7 +71,7 @@ typedef struct WorkloadShared
 {
 	LWLock		lock;
 	int			nprocs;
-	Latch	   *launcher;		/* waits to be told that there is work, or NULL */
+	Latch	   *launcher;		/* latch of the launcher while it waits for work, or NULL */
 	uint64		saves;			/* the launcher's rounds */
 	volatile bool active;		/* something was counted since the last save */
 	volatile int nkinds;		/* places that are used */
@@ -162,7 +163,7 @@ faded(double value, TimestampTz from, TimestampTz to)
 	return value * exp2(-seconds / HALF_LIFE_SECONDS);
 }
 
-/* The time between the last statement and the start does not age anything. */
+/* The time between the last statement and the start does not count as age. */
 static void
 load_records(void)
 {
@@ -306,8 +307,8 @@ free_place(int place)
 }
 
 /*
- * A free place, or that of the kind that has been used least; under the lock.
- * To be described counts as one execution: the first real one is about to come.
+ * A free place, or that of the kind that has been used least; under the lock.  Being
+ * described counts as one execution: the first real one is about to come.
  */
 static int
 choose_place(void)
@@ -472,8 +473,8 @@ forget_structure(KindEntry *entry, Oid relid)
 }
 
 /*
- * Forgets kinds of a database that need this table (InvalidOid: all kinds), or
- * this index.  Raises no error: called when a transaction has committed.
+ * Forgets the kinds of a database that use this table (InvalidOid: all kinds), or removes
+ * this index from kinds.  Raises no error: called when a transaction has committed.
  */
 static void
 forget(Oid db_oid, Oid table, Oid structure)
@@ -569,15 +570,15 @@ make_record(const KindEntry *entry, WorkloadRecord *r)
 }
 
 /*
- * A kind that is described for the second time mostly looks the same: then only
- * the counts change, which need no moment without a valid record.
+ * A kind that is described again mostly looks the same.  Then only the counts change, and
+ * the record can stay valid meanwhile.
  */
 static void
 write_record(WorkloadRecord *on_medium, const WorkloadRecord *r)
 {
 	if (r->valid == 0 || on_medium->valid != r->valid)
 	{
-		/* what a crash leaves of a mixture has another CRC */
+		/* a mixture that a crash leaves has a wrong CRC */
 		*(volatile uint64 *) &on_medium->valid = 0;
 		pm_line_order(on_medium);
 		SOFORT_STOP("workload-invalid");
@@ -592,13 +593,13 @@ write_record(WorkloadRecord *on_medium, const WorkloadRecord *r)
 		((volatile WorkloadRecord *) on_medium)->executions = r->executions;
 		((volatile WorkloadRecord *) on_medium)->as_of = r->as_of;
 	}
-	/* all of it: who stored the rest may have been killed before he came here */
+	/* all of it: a process that stored the rest may have been killed before it came here */
 	pm_flush(on_medium, sizeof(*r));
 }
 
 /*
- * Room in the pool for a record at this place.  A pool that is full now may have
- * room again in a while.
+ * Makes room in the pool for a record at this place.  A pool that is full now may have room
+ * later.
  */
 static bool
 make_room(int place)
@@ -663,7 +664,7 @@ set_dirty(int place)
 	LWLockRelease(&Workload->lock);
 }
 
-/* Collects; notes which kinds have changed since the last time. */
+/* Collects the counters, and says which kinds have changed since the last time. */
 static bool
 take_dirty(bool *dirty)
 {
@@ -693,7 +694,7 @@ workload_save(Latch *latch)
 	Workload->launcher = latch;
 	if (!take_dirty(dirty))
 	{
-		/* who counts from now on tells us; who has just counted did not */
+		/* processes that count from now on wake us; one that has just counted did not */
 		Workload->active = false;
 		pg_memory_barrier();
 		if (!take_dirty(dirty))

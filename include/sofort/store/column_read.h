@@ -40,8 +40,8 @@ extern int	store_column_extremes(StoreDesc *store, BlockNumber block, int att, i
 								  int64 *max);
 
 /*
- * A range of values of a column, to leave out rows quickly.  Filled with zeroes but for
- * the first fields.
+ * A range of values of a column, to leave out rows quickly.  All fields but the first ones
+ * are set to zero by the caller.
  */
 typedef struct StoreMatch
 {
@@ -69,10 +69,10 @@ extern int	store_match_column(StoreDesc *store, BlockNumber block, StoreMatch *m
 extern void store_match_free(StoreMatch *m);
 
 /*
- * Roots of the block that an index must have an entry for: not free, not
- * aborted, created by a transaction below "before", and not dead to all
- * ("horizon", 64-bit) with their whole chain.  What is not known for sure is among them.
- * Fills index[SOFORT_BLOCK_ROWS] with rows within the block, returns how many.
+ * Roots of the block for which an index must have an entry: not free, not aborted, created
+ * by a transaction below "before", and not dead to all ("horizon", 64-bit) with their whole
+ * chain.  Doubtful ones are included.  Fills index[SOFORT_BLOCK_ROWS] with rows within the
+ * block, returns how many.
  */
 extern int	store_wanted_roots(StoreDesc *store, BlockNumber block, uint64 horizon,
 							   uint64 before, uint8 *index);
@@ -86,7 +86,7 @@ extern bool store_root_is_wanted(StoreDesc *store, uint64 row, uint64 horizon, u
  */
 extern bool store_chains_differ(StoreDesc *store);
 
-/* They do now: durable on return. */
+/* From now on they do: durable on return. */
 extern void store_set_chains_differ(StoreDesc *store);
 
 /*

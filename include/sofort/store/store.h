@@ -3,11 +3,12 @@
  * store.h
  *	  The data of a relation: columns, dictionaries, blocks, row versions.
  *
- * Row id r: row r % 256 of block r / 256.  The first blocks have storage for 8,
- * 16, 32, 64, 128 rows, all later ones for 256.  PostgreSQL knows TIDs: to it a
- * block has as many rows as a heap page would have of rows like the table's first
- * one, as long as they lie in the first five blocks; each later block is one, too.
- * So a small table has the TIDs that it would have on heap.  (See tid.c.)
+ * Row id r: row r % 256 of block r / 256.  The first blocks have storage for 8, 16, 32,
+ * 64, 128 rows, all later ones for 256.  PostgreSQL knows TIDs instead.  Rows of the
+ * first five blocks are numbered as if each block of PostgreSQL's had as many rows as a
+ * heap page would have of rows like the table's first one; each later block is one
+ * block of PostgreSQL's.  So a small table has the TIDs that it would have on heap.
+ * (See tid.c.)
  *
  * A backend works through a StoreDesc, kept in a backend-local hash by store
  * id.  (Not in rd_amcache: an invalidation frees that while a scan holds it.)
@@ -34,9 +35,11 @@
 extern Size store_shmem_size(void);
 extern int	store_lwlocks(void);	/* of the named tranche "sofort_store" */
 
-/* From shmem_startup_hook: after pool_startup(), before txn_startup().
- * Registers the operations table with txn; finishes half-done drops; builds
- * the volatile map from locator to store (O(stores), not O(data)). */
+/*
+ * From shmem_startup_hook: after pool_startup(), before txn_startup().  Registers StoreOps
+ * with txn; finishes half-done drops; builds the volatile map from locator to store
+ * (O(stores), not O(data)).
+ */
 extern void store_startup(void);
 
 /* ---- opening ---- */
@@ -81,10 +84,10 @@ store_flags(const StoreHeader *header)
 /* What is wrong with the header, or NULL; raises no error. */
 extern const char *store_header_problem(const StoreHeader *header);
 
-/* Durable */
+/* Durable on return. */
 extern void store_set_flags(StoreHeader *header, uint64 flags);
 
-/* Blocks that are counted, holes included */
+/* Number of blocks, holes included */
 static inline uint64
 store_block_count(const StoreHeader *header)
 {
@@ -148,7 +151,7 @@ position_to_tid(uint64 position, ItemPointer tid)
 				   (OffsetNumber) (position % SOFORT_BLOCK_ROWS + 1));
 }
 
-/* STORE_ROW_NOWHERE, which has no storage, if there can be none */
+/* STORE_ROW_NOWHERE, which has no storage, if there can be no row at this position */
 static inline uint64
 row_from_position(const StoreDesc *store, uint64 position)
 {
@@ -200,8 +203,8 @@ extern bool row_tid_is_valid(const ItemPointerData *tid);
 extern StoreDesc *store_open(Relation rel);
 
 /*
- * Builds the hash indexes, which writers need, of dictionaries with at least so many
- * values that have none since the start.  Returns how many.  53200 if the arena is full.
+ * Builds the hash indexes (which writers need) of dictionaries that have at least so many
+ * values, and no index since the start.  Returns how many. 53200 if the arena is full.
  */
 extern int	store_build_dictionaries(StoreDesc *store, uint64 values);
 
@@ -218,9 +221,10 @@ extern StoreHeader *store_find_by_id(StoreId id);
 
 /* ---- life cycle (transactional through the TCB's write set) ---- */
 
-/* A new, empty store; dropped if the (sub)transaction aborts.  A stale store
- * under the same locator whose file is gone is dropped first.  unlogged: it is
- * empty again after a crash. */
+/*
+ * A new, empty store; dropped if the (sub)transaction aborts.  A stale store under the same
+ * locator, whose file is gone, is dropped first. unlogged: it is emptied after a crash.
+ */
 extern StoreId store_create(Relation rel, const RelFileLocator *locator, bool unlogged);
 
 /* Drop at commit; nothing if there is no such store. */
@@ -229,10 +233,10 @@ extern void store_drop_at_commit(const RelFileLocator *locator);
 /* ---- trees of indexes (src/indexam): a store each, without rows ---- */
 
 /*
- * A store for the tree of an index, incomplete: if the tree's build is cut
- * short, the next start drops it.  A stale one under the same locator goes.
- * logged: also dropped if the (sub)transaction aborts, as the index's file is;
- * else (a tree that was lost is built again) the caller drops it on error.
+ * A store for the tree of an index, incomplete: if the tree's build is cut short, the next
+ * start drops it.  A stale one under the same locator is dropped. logged: also dropped if
+ * the (sub)transaction aborts, as the index's file is; else (a tree that was lost is built
+ * again) the caller drops it on error.
  */
 extern StoreHeader *store_create_tree(Relation index, bool logged);
 
@@ -245,11 +249,13 @@ extern void store_drop_now(StoreId id);
 /* Locators of the trees that were made for an index of this database; palloc'd. */
 extern RelFileLocator *store_trees_of(Oid index_oid, int *n);
 
-/* Stores that this session has looked at to find them. */
+/* For tests: stores that this session has looked at to find them */
 extern uint64 store_test_tree_steps(void);
 
-/* relation_nontransactional_truncate: store made in this transaction, or ON
- * COMMIT DELETE ROWS.  Empties it at once. */
+/*
+ * For relation_nontransactional_truncate (store made in this transaction, or ON COMMIT
+ * DELETE ROWS): empties it at once.
+ */
 extern void store_truncate_now(Relation rel);
 
 /* Does the pool hold a table of this database? */
@@ -264,14 +270,19 @@ extern void store_clone_database(Oid from_db, Oid to_db);
 /* DROP DATABASE has committed. */
 extern int	store_drop_database(Oid db_oid, bool also_new);
 
-/* Tells PostgreSQL's reset of an unlogged table's file from the file of a table in use. */
+/*
+ * Marks the file of an unlogged table that is in use, so that it can be told from one that
+ * PostgreSQL has reset.
+ */
 extern void store_mark_unlogged_file(const RelFileLocator *locator);
 
-/* Stores whose file no longer exists (crashed CREATE): drop them. Returns how
- * many.  Called by VACUUM now and then and by sofort.verify_pool's caller. */
+/*
+ * Drops stores whose file no longer exists (crashed CREATE).  Returns how many.  Called by
+ * VACUUM, now and then, and by sofort.verify_pool().
+ */
 extern int	store_collect_orphans(void);
 
-/* Has no process been told so for that long?  Then the caller is to collect them. */
+/* True if no process was told so for that long: then the caller collects them. */
 extern bool store_orphans_are_due(int milliseconds);
 
 /* Databases that have tables; also_new: also those made since the server started */
@@ -319,7 +330,7 @@ store_tid_blocks(StoreDesc *store)
 	return (BlockNumber) store_tid_blocks_of(store, store_nblocks(store));
 }
 
-/* The first block that begins in this one of PostgreSQL's, or behind it */
+/* The first block that begins in this block of PostgreSQL's, or after it */
 static inline BlockNumber
 store_first_block(StoreDesc *store, BlockNumber tid_block)
 {
@@ -334,7 +345,7 @@ store_first_block(StoreDesc *store, BlockNumber tid_block)
 							 store_nblocks(store));
 }
 
-/* How many offsets one of PostgreSQL's blocks has; none of them need have storage. */
+/* How many offsets one of PostgreSQL's blocks has; not all of them need have storage. */
 static inline uint32
 store_rows_in(const StoreDesc *store, BlockNumber tid_block)
 {
@@ -343,7 +354,7 @@ store_rows_in(const StoreDesc *store, BlockNumber tid_block)
 	return h->tid_fill == 0 && tid_block >= h->tid_first ? SOFORT_BLOCK_ROWS : h->tid_rows;
 }
 
-/* How many blocks begin in one of PostgreSQL's: they are read for it. */
+/* How many blocks begin in one of PostgreSQL's: a scan of that reads these. */
 static inline uint32
 store_blocks_in(StoreDesc *store, BlockNumber tid_block)
 {
@@ -357,9 +368,9 @@ extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);
 extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 
 /*
- * For who looks at one row of a block after the other while nobody can give the
- * block back (an epoch, VACUUM): the block is found once.  One that comes to be
- * meanwhile has no row that a snapshot taken before sees.
+ * For callers that look at one row of a block after the other, while nobody can give the
+ * block back (an epoch, VACUUM): the block is found only once.  A block that is made
+ * meanwhile has no row that an older snapshot sees.
  */
 typedef struct BlockCursor
 {
@@ -408,7 +419,7 @@ extern void store_decode(StoreDesc *store, const RowRef *ref, int from, int natt
 extern void store_decode_one(StoreDesc *store, const RowRef *ref, int att, Datum *value,
 							 bool *isnull);
 
-/* The same, but only where needed[i]; the others become NULL. */
+/* As store_decode(), but only where needed[i]; the others become NULL. */
 extern void store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts,
 								const bool *needed, Datum *values, bool *isnull);
 
@@ -441,10 +452,10 @@ extern bool store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snaps
  * if there is none. */
 extern bool store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor);
 
-/* The same, of the latter only. */
+/* The same, only of the new root. */
 extern bool store_new_root(StoreDesc *store, const RowRef *ref, RowRef *successor);
 
-/* Does this dead row keep its slot, because it leads to a version that is not dead? */
+/* Must this dead row keep its slot, because it leads to a version that is not dead? */
 extern bool store_root_is_needed(StoreDesc *store, const RowRef *root, uint64 horizon);
 
 /* The version of its chain that this one has replaced, if both are still linked. */
@@ -453,16 +464,16 @@ extern bool store_replaced_version(StoreDesc *store, const RowRef *ref, RowRef *
 /* ---- writing; the caller is inside txn_begin_write() ---- */
 
 /*
- * Was the store made by this very subtransaction, so that its undo, or a crash, drops
- * it as a whole?
+ * Was the store made by this very subtransaction, so that an abort or a crash drops it as a
+ * whole?
  */
 extern bool store_goes_with_subxact(Relation rel);
 
 /*
- * Insert one version with begin word "begin" (from txn_progress_word; or a stamp, if
- * this subtransaction has made the store: then it is not logged), flushed.  Its entry in
- * the write set is durable on return, it itself with the next drain.  values as given to
- * a table AM: detoasts what must be.  Sets *ref.
+ * Inserts one version with begin word "begin" (from txn_progress_word(); or a stamp, if
+ * this subtransaction has made the store: then it is not logged).  Its entry in the write
+ * set is durable on return; the version is flushed, and durable with the next drain. values
+ * as given to a table AM: detoasts what must be.  Sets *ref.
  */
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
 						 uint64 begin, RowRef *ref);
@@ -473,8 +484,8 @@ extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *valu
 							  bool *const *isnull, int n, uint64 begin, uint64 *rows);
 
 /*
- * Does it lie in a block whose rows are not filled any more ("Looking again" in
- * the README)?  Then its next version should be a new root.
+ * Does the row lie in a block whose rows are not filled any more ("Looking again" in the
+ * README)?  Then its next version should be a new root.
  */
 extern bool store_row_is_retired(const StoreDesc *store, const RowRef *ref);
 
@@ -486,11 +497,11 @@ extern bool store_row_is_retired(const StoreDesc *store, const RowRef *ref);
 extern uint64 store_next_row(Relation rel, StoreDesc *store, const RowRef *old);
 
 /*
- * New version of *old, whose end word was claimed by this transaction.
- * heap_only: no indexed column changed: it joins the chain (index entries go on
- * pointing to the root); otherwise it is a new root and *old gets its
- * successor word.  Logged on return, and durable, or, where a drain is slow, with the
- * next one.  Prunes dead middle versions of the chain on the way.
+ * New version of *old, whose end word was claimed by this transaction. heap_only: no
+ * indexed column changed, so it joins the chain (index entries go on pointing to the root);
+ * otherwise it is a new root, and *old gets its successor word.  Logged on return, and
+ * durable, or, where a drain is slow, durable with the next drain.  Prunes dead middle
+ * versions of the chain on the way.
  */
 extern void store_insert_successor(Relation rel, StoreDesc *store, const RowRef *old,
 								   const Datum *values, const bool *isnull, uint64 begin,
@@ -509,9 +520,9 @@ extern void store_set_successor(StoreDesc *store, uint64 row, uint64 successor);
 /* ---- vacuum ---- */
 
 /*
- * What VACUUM finds in one block.  dead_roots: rows whose index entries must go
- * first (row ids, ascending).  dead heap-only versions that nothing links to
- * any more were unlinked and freed already (quarantined).
+ * What VACUUM finds in one block. dead: dead roots, whose index entries must be removed
+ * first (row ids, ascending).  Dead heap-only versions were already unlinked and freed
+ * (quarantined).
  */
 typedef struct StorePruneResult
 {
@@ -526,28 +537,29 @@ extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block,
 							  StorePruneResult *result);
 
 /*
- * Values of dictionaries that no row uses: "begin" before the number of blocks
- * is asked for, "end" after all of them were pruned.  complete: nobody begins to
- * search the table in place of one of its indexes, and looks at values of dead rows.
+ * Freeing values of dictionaries that no row uses: "begin" before the number of blocks is
+ * read, "end" after all of them were pruned. complete: all indexes are there, so nobody
+ * begins to search the table in place of one, which looks at values of dead rows.
  */
 extern void store_vacuum_begin(Relation rel, StoreDesc *store, bool complete);
 extern void store_vacuum_end(StoreDesc *store, bool complete);
 
-/* Index entries are gone and their removal is durable: free the rows (their
- * whole chains), values by reference too.  Ids are quarantined until every
- * transaction that runs now has ended. */
+/*
+ * The index entries are gone and their removal is durable: frees the rows (their whole
+ * chains), and their values by reference.  Ids are quarantined until every transaction that
+ * runs now has ended.
+ */
 extern void store_free_rows(Relation rel, StoreDesc *store, const uint64 *rows, int n);
 
 /*
- * From here to the end of the transaction nobody else frees roots: VACUUM, before
- * it looks for dead ones.  Heavyweight; those who hold it otherwise never wait.
+ * From here to the end of the transaction nobody else frees roots.  For VACUUM, before it
+ * looks for dead ones.  A heavyweight lock; its other holders never wait.
  */
 extern void store_lock_roots(Relation rel);
 
 /*
- * This transaction has deleted a version, or updated it with a change of indexed
- * columns: note its chain, and free some that have ended before and that nobody
- * sees any more.
+ * This transaction has deleted a version, or updated it with a change of indexed columns:
+ * notes its chain, and frees some that have ended before and that nobody sees any more.
  */
 extern void store_chain_ended(Relation rel, StoreDesc *store, const RowRef *last);
 
@@ -559,15 +571,15 @@ typedef enum StoreRemoval
 } StoreRemoval;
 
 /*
- * Set by src/indexam: remove the entries of *n dead roots from all indexes of the
- * relation, durably.  *n becomes the number of those that have none any more, which
- * are moved to the front.  The caller has locked the relation (RowExclusiveLock or
- * more) and its roots, in a transaction.
+ * Set by src/indexam: removes the entries of *n dead roots from all indexes of the
+ * relation, durably.  *n becomes the number of roots that have no entries now, which are
+ * moved to the front.  The caller has locked the relation (RowExclusiveLock or more) and
+ * its roots, in a transaction.
  */
 extern StoreRemoval (*store_remove_entries) (Relation rel, StoreDesc *store, uint64 *roots,
 											 int *n);
 
-/* Give back runs of empty blocks whose quarantine is over.  Returns blocks. */
+/* Gives back runs of empty blocks whose quarantine is over.  Returns the number of blocks. */
 extern BlockNumber store_release_empty(Relation rel, StoreDesc *store);
 extern void store_reconsider(Relation rel, StoreDesc *store);
 
@@ -587,7 +599,7 @@ extern void store_stats(StoreHeader *header, StoreStats *stats);
 /* The estimates of rows alone: cheap, for the planner. */
 extern void store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead);
 
-/* Rows that were live when VACUUM, which notes them, passed by (or at the start). */
+/* Rows that were live at the last VACUUM, which notes them (or at the start). */
 extern void store_note_settled(StoreDesc *store, uint64 rows);
 extern uint64 store_settled_rows(StoreDesc *store);
 
@@ -614,9 +626,9 @@ extern int	sofort_dictionary_placement;
 extern const char *dictionary_placement_name(DictPlacement placement);
 
 /*
- * The column's dictionary, now and when it gets one, has its index there: a nested
- * top action.  The caller holds a lock that keeps VACUUM out.  False: no row with
- * this column was stored yet.  53100, 53200 if there is no room.
+ * Places the index of the column's dictionary, or of the one that it will get: a nested top
+ * action.  The caller holds a lock that keeps VACUUM out.  False: no row with this column
+ * was stored yet. 53100, 53200 if there is no room.
  */
 extern bool store_place_dictionary(StoreDesc *store, Form_pg_attribute att,
 								   DictPlacement placement);

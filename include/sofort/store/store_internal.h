@@ -3,8 +3,8 @@
  * store_internal.h
  *	  What the files of src/store share.
  *
- * Lock order (src/store/README.md): chain, structure, space; dictionary and
- * registry locks are taken last and alone.
+ * Lock order (src/store/README.md): chain, structure, space; dictionary and registry
+ * locks are taken while no other of them is held.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +22,6 @@
 #include "sofort/txn/txn.h"
 #include "storage/lwlock.h"
 #include "utils/memutils.h"
-
-/* Blocks below this one have fewer than 256 rows: 8, 16, 32, 64, 128. */
 
 /* Blocks below this one are allocated one by one and have the first shape; the
  * encodings are decided when this block is made (1,016 rows before it). */
@@ -93,7 +91,7 @@ typedef struct DictTable
 	struct DictTable *retired_next;
 } DictTable;
 
-/* Codes that rows were seen to use, or that were written since (dict_vacuum.c). */
+/* Codes that rows were seen to use, or that were written meanwhile (dict_vacuum.c). */
 typedef struct DictUse
 {
 	uint32		ncodes;			/* later ones count as used */
@@ -117,7 +115,7 @@ typedef struct DictIndex
 	struct DictIndex *next;
 	DictionaryHeader *dictionary;
 	DictTable  *volatile table; /* NULL until built after a restart */
-	DictTable  *volatile delta; /* hybrid: codes that "table" does not cover */
+	DictTable  *volatile delta; /* hybrid: the values that "table" does not cover */
 	DictTable  *retired;
 
 	/* dictionary lock */
@@ -128,8 +126,10 @@ typedef struct DictIndex
 	uint32	   *free;
 	uint32		nfree_size;
 	uint32		longest;		/* bytes, of the values that were added since the start */
-	uint64		uncounted;		/* codes of before it, whose values may have been freed */
-	bool		collides;		/* a value found no place in a table; read without the lock */
+	uint64		uncounted;		/* codes from before the start, whose values may have been
+								 * freed */
+	bool		collides;		/* a value found no place in a table (dict_table.h); read
+								 * without the lock */
 
 	/* of VACUUM */
 	DictStep	step;
@@ -391,6 +391,7 @@ typedef bool (*StoreFilter) (void *arg, const StoreNode *node);
 extern StoreNode *registry_list(StoreFilter fn, void *arg, int *n);
 extern bool registry_is_emptied(StoreId id);
 extern uint64 store_cached_horizon(bool refresh);
+
 /*
  * Columns, shapes, dictionaries, directories: a few small pieces for each store,
  * which would leave a granule of their own nearly empty.
@@ -406,7 +407,6 @@ extern void desc_forget(StoreId id);
 extern void desc_mark_stale(StoreId id);
 extern void desc_refresh_columns(StoreDesc *store);
 extern ShapePlan *plan_compile(StoreDesc *store, uint32 shape);
-
 extern void plan_minipages(ShapePlan *p, const ShapeHeader *s);
 
 static inline ShapePlan *

@@ -32,7 +32,7 @@ typedef struct WorkloadKind
 	double		cost[WORKLOAD_SUBSETS]; /* bit k: structure k is there */
 } WorkloadKind;
 
-/* Names a kind until another one takes its place; 0: none. */
+/* Refers to a kind until another one takes its place; 0: none. */
 typedef uint32 WorkloadHandle;
 
 extern Size workload_shmem_size(void);
@@ -40,20 +40,20 @@ extern Size workload_shmem_size(void);
 /* From store_startup(): reads what the pool knows. */
 extern void workload_startup(void);
 
-/* Can anything be counted?  False without a pool. */
+/* Are statistics kept?  False without a pool. */
 extern bool workload_enabled(void);
 
 /*
- * The kind with this fingerprint in the current database, or 0.  *stale: it was
- * described long ago (a minute, and a thousand times as long as it took), so
- * describe it again.
+ * The kind with this fingerprint in the current database, or 0.  *stale: it should be
+ * described again, because that was done long ago (at least a minute, and a thousand times
+ * as long as it took).
  */
 extern WorkloadHandle workload_find(uint64 fingerprint, bool *stale);
 
 /*
- * Is there a place for another kind?  If all are taken, one a second may have that of the
- * kind that has been used least: who has more kinds than places must not explore one
- * after the other.
+ * Is there a place for another kind?  If all are taken, one new kind a second may replace
+ * the one that has been used least: with more kinds than places they must not all be
+ * described again and again.
  */
 extern bool workload_takes_kinds(void);
 
@@ -61,24 +61,27 @@ extern bool workload_takes_kinds(void);
 extern bool workload_seen_often(uint64 fingerprint);
 
 /*
- * A kind is about to be described: for an hour it is not stale, so that an error
- * meanwhile does not come again with each execution.  A new one has this
- * description until then, an old one keeps its own.
+ * A kind is about to be described: for an hour it is not stale, so that an error meanwhile
+ * does not recur at each execution.  Until it is described, a new kind has the description
+ * given here, an old one keeps its own.
  */
 extern WorkloadHandle workload_try(const WorkloadKind *kind);
 
-/* A new description, which took so long; counts of an old one stay. */
+/* Stores a new description, which took so long; the counts of an existing kind stay. */
 extern WorkloadHandle workload_describe(const WorkloadKind *kind, double took_ms);
 
 /* One more execution.  Costs an addition in a line of this process's own. */
 extern void workload_count(WorkloadHandle handle);
 
-/* Dropped: kinds go with a table, and do without an index.  Tables first. */
+/*
+ * For dropped objects: kinds are forgotten with their table, and do without an index.  Call
+ * for tables first.
+ */
 extern void workload_forget_table(Oid relid);
 extern void workload_forget_structure(Oid relid);
 extern void workload_forget_database(Oid db_oid);
 
-/* What is known now.  past: before the start, weighted by age; restart: since. */
+/* What is known now. past: executions before the start, weighted by age; restart: since. */
 typedef struct WorkloadUsage
 {
 	WorkloadKind kind;
@@ -90,10 +93,10 @@ typedef struct WorkloadUsage
 extern WorkloadUsage *workload_snapshot(Oid db_oid, int *n);
 
 /*
- * The launcher's part: copy what has changed to the pool.  Latch: set when
- * there is something to do again.  Returns whether anything was counted since
- * the last call; if not, wait for the latch.  Errors: none (a full pool is
- * logged once, and statistics are not kept beyond this life).
+ * For the launcher: copies what has changed to the pool. latch: is set when there is
+ * something to do again.  Returns whether anything was counted since the last call; if not,
+ * wait for the latch.  Raises no errors (a full pool is logged once, and statistics are
+ * then not kept beyond this life).
  */
 extern bool workload_save(Latch *latch);
 
