@@ -29,7 +29,7 @@
 static ErrorContextCallback durable_context;
 static bool context_pushed = false;
 
-/* For the look at the error's level; made beforehand, with a block of its own. */
+/* For looking at the error's level; made beforehand, with a block of memory of its own. */
 static MemoryContext error_look_context = NULL;
 
 /* ------------------------------------------------------------------------
@@ -122,18 +122,20 @@ pre_commit(void)
 	My.ready_sub = InvalidSubTransactionId;
 
 	/*
-	 * A kept transaction has changed nothing but sofort tables: any WAL of its
-	 * own is that of sequences, or of pages that were pruned.
+	 * A kept transaction has changed only sofort tables: any WAL of its own comes from
+	 * sequences, or from pruning pages.
 	 */
 	if (kept_is_running())
 		kept_before_commit();
-	pm_settle();				/* others may free what it has stored when it has committed */
+	pm_settle();				/* once it has committed, others may free what it has stored */
 	pure = kept_is_running() || (XactLastRecEnd == InvalidXLogRecPtr &&
 							   replorigin_session_origin == InvalidRepOriginId);
 	if (!pure)
 	{
-		/* PostgreSQL's commit record decides, and is waited for: what this state
-		 * stands for may become durable together with it */
+		/*
+		 * PostgreSQL's commit record decides, and is waited for: so everything that this
+		 * state stands for may become durable together with it
+		 */
 		My.stage = STAGE_PREPARED;
 		SOFORT_STOP("prepare-before-durable");
 		txn_publish_state(TCB_PREPARED);
@@ -178,7 +180,7 @@ stamp(void)
 		}
 	}
 
-	/* PREPARED must not stay: the commit log may be truncated one day */
+	/* PREPARED must not stay: some day the commit log may be truncated beyond the xid */
 	txn_release_slot(!pure || dropped);
 }
 
@@ -195,7 +197,7 @@ forget_transaction(bool committed)
 	visibility_end_of_xact();
 	wal_forget_dependencies();
 
-	/* stamps are not drained, but the locks on their tables go now */
+	/* stamps are not drained yet, but the locks on their tables are released now */
 	pm_start_writeback();
 }
 
@@ -242,7 +244,7 @@ at_abort(void)
 	}
 	if (My.durable)
 	{
-		/* no xid and no snapshot holds what lies on the way to a root any more */
+		/* no xid or snapshot protects what lies on the way to a root any more */
 		TxnHold		hold = txn_hold_horizon();
 
 		txn_undo(TopSubTransactionId, 0);
@@ -256,14 +258,14 @@ at_abort(void)
 }
 
 /*
- * PREPARE TRANSACTION.  PostgreSQL may still fail before it is prepared; then the
- * TCB, whose transaction is neither prepared nor committed, is undone.
+ * PREPARE TRANSACTION.  PostgreSQL may still fail before the transaction is prepared; then
+ * the TCB, whose transaction is neither prepared nor committed, is undone.
  */
 static void
 pre_prepare(void)
 {
 	if (!My.have_slot || max_prepared_xacts == 0)
-		return;					/* PostgreSQL refuses it without */
+		return;					/* without it PostgreSQL refuses the command */
 	prepared_begin();
 	if (My.nentries == 0)
 	{
@@ -280,7 +282,7 @@ pre_prepare(void)
 	SOFORT_STOP("twophase-durable");
 }
 
-/* It is prepared; nobody else can finish it yet.  No error from here on. */
+/* The transaction is prepared; nobody else can finish it yet.  No error from here on. */
 static void
 at_prepare(void)
 {
@@ -345,7 +347,10 @@ subxact_callback(SubXactEvent event, SubTransactionId sub, SubTransactionId pare
 			txn_push_frame(sub);
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
-			/* what it wrote and locked is the parent's now: ids say so */
+			/*
+			 * what it wrote and locked is the parent's now, as the ids of commands and
+			 * subtransactions say
+			 */
 			txn_pop_frame(sub);
 			if (TxnOps != NULL && TxnOps->end_of_subxact != NULL)
 				TxnOps->end_of_subxact(sub, parent, true);

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * keeper.c
- *	  Kept transactions after a crash: finding them, waiting for a taker, the end.
+ *	  Kept transactions after a crash: finding them, waiting to be resumed, expiry.
  *
- * PostgreSQL takes their xids for those of aborted transactions.  That they are
- * open says TxnSlot.waiting; that one can wait for them, a background worker, the
- * keeper, who holds the locks of their xids.  Who resumes one gives its TCB an xid
- * of his own.
+ * PostgreSQL takes their xids for those of aborted transactions.  TxnSlot.waiting says
+ * that they are open; a background worker, the keeper, holds the locks of their xids,
+ * so that others can wait for them.  A session that resumes one gives its TCB an xid of
+ * its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ PGDLLEXPORT void sofort_keeper_main(Datum arg);
 
 /* First chunk of superblock.kept: one granule. */
 
-/* A keeper that is not there by then will not come. */
+/* If the keeper has not started by then, it will not. */
 #define KEEPER_SECONDS		60
 
 int			sofort_continuation_timeout = 60;
@@ -88,7 +88,7 @@ flush_records(void)
 	}
 }
 
-/* An open record of an earlier life; its TCB says what has become of it. */
+/* An open record of an earlier life; its TCB says what has become of the transaction. */
 static void
 find_transaction(KeptRecord *r, uint64 n)
 {
@@ -129,9 +129,9 @@ find_transaction(KeptRecord *r, uint64 n)
 }
 
 /*
- * In the postmaster, before slots are given out; TxnSlots is not there yet.  The
- * caller drains, before anybody is told how far one had come, and before one that
- * is closed is undone.  False: the pool was refused.
+ * In the postmaster, before slots are given out; TxnSlots does not exist yet.  The caller
+ * drains before anybody is told how far a transaction had come, and before one that is
+ * closed is undone.  False: the pool was refused.
  */
 bool
 kept_startup(void)
@@ -194,10 +194,10 @@ entry_at(Tcb *tcb, TcbChunk **chunks, int nchunks, uint64 n)
 }
 
 /*
- * The statement that was cut short: all that was logged after the last boundary,
- * and only words of its commands.  Repeated after another crash, which does no harm
- * then (README.md): its entries stay where they are.  The caller drains before
- * anybody can take it up.
+ * Undoes the statement that was cut short: everything that was logged after the last
+ * boundary, and only words of its commands.  Its entries stay where they are; after another
+ * crash this is repeated, which does no harm (README.md).  The caller drains before anybody
+ * can take it up.
  */
 void
 kept_undo_unfinished(uint32 slot)
@@ -229,7 +229,7 @@ kept_undo_unfinished(uint32 slot)
  */
 
 /*
- * Mirror of one that was found.  Under TXN_LWLOCK_RESOLVE, before anybody reads a
+ * Makes the mirror of one that was found.  Under TXN_LWLOCK_RESOLVE, before anybody reads a
  * row.
  */
 static void
@@ -257,8 +257,8 @@ adopt(TxnKept *k)
 }
 
 /*
- * Before anything is resolved: what has no place would be taken for an ordinary
- * transaction that died.
+ * Before anything is resolved: raises an error if there are too few places.  A kept
+ * transaction without one would be taken for an ordinary one that died.
  */
 void
 kept_require_places(void)
@@ -286,8 +286,8 @@ kept_adopt(void)
 }
 
 /*
- * Until the keeper has the xids' locks nobody could wait for these transactions:
- * he would look again and again.
+ * Until the keeper holds the locks of the xids nobody could wait for these transactions,
+ * but would have to look again and again.
  */
 void
 kept_wait_for_keeper(void)
@@ -314,9 +314,9 @@ kept_wait_for_keeper(void)
 }
 
 /*
- * PostgreSQL's horizon knows nothing of those that wait, and only the last xid of
- * those that were taken up.  They hold back what they did from the beginning, as
- * if there had been no crash: no row that one has locked is used again.
+ * PostgreSQL's horizon does not know those that wait, and knows only the last xid of those
+ * that were resumed.  They hold the horizon back from their beginning on, as if there had
+ * been no crash, so that no row that one of them has locked is used again.
  */
 uint64
 kept_horizon(uint64 horizon)
@@ -380,7 +380,7 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	locktable_release(stand_in(k), TopSubTransactionId, 0);
-	/* not flushed: without an open record KEPT means the same, undone once more */
+	/* not flushed: KEPT without an open record means the same, and is undone once more */
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life);
 	SOFORT_STOP("kept-released");
 	tcb_free_overflow(tcb);
@@ -406,9 +406,9 @@ txn_kept_abort(const TxnKeptInfo *info)
  */
 
 /*
- * The point at which it is ours.  A crash before or after: it is kept, with one
- * xid or the other, which both are nobody's any more.  So the TCB need not be
- * durable; the new xid is when it commits, being in the line of the state.
+ * The point at which it becomes ours.  After a crash it is kept in any case, with one xid
+ * or the other, neither of which is in use then.  So the TCB need not be durable here; the
+ * new xid becomes so at commit, because it is in the line of the state.
  */
 static bool
 claim(void *arg)
@@ -462,7 +462,7 @@ txn_resume(const TxnKeptInfo *info)
 	wake_keeper();
 	SOFORT_STOP("kept-resumed");
 
-	/* what the next statement writes must come after what is there */
+	/* command ids of the next statement must be higher than all that were used */
 	while (GetCurrentCommandId(false) < (CommandId) b.command)
 	{
 		(void) GetCurrentCommandId(true);
@@ -471,7 +471,7 @@ txn_resume(const TxnKeptInfo *info)
 	return true;
 }
 
-static int	taking = -1;		/* the place of that which we are about to resume */
+static int	taking = -1;		/* place of the one that we are about to resume */
 
 static void
 end_taking_at_exit(int code, Datum arg)
@@ -480,9 +480,9 @@ end_taking_at_exit(int code, Datum arg)
 }
 
 /*
- * Lock a relation, up to the end of the transaction, for one that is about to be resumed;
- * 55P03 if that means waiting: who has a lock may wait for rows of that very transaction,
- * which the lock manager does not know.
+ * Locks a relation, until the end of the transaction, for one that is about to be resumed.
+ * 55P03 instead of waiting: the holder of the lock may be waiting for rows of that very
+ * transaction, which the lock manager does not know.
  */
 void
 txn_lock_for_resume(Oid relid, LOCKMODE mode)
@@ -495,10 +495,11 @@ txn_lock_for_resume(Oid relid, LOCKMODE mode)
 }
 
 /*
- * Indexes that are still being rebuilt may take longer than the timeout.  (If it has
- * ended otherwise, and its place is another's, that one does not wait.)  For a session
- * that is terminated meanwhile it is ended by a callback, registered once: what is
- * used for the first time in between registers others after it.
+ * Keeps the transaction from expiring, because rebuilding its indexes may take longer than
+ * the timeout.  (If it has ended meanwhile and its place is another's, that one does not
+ * wait.)  If the session is terminated, a callback ends this.  It is registered once and
+ * stays: it could not be cancelled, as what is used in between for the first time registers
+ * others after it.
  */
 void
 txn_kept_begin_taking(const TxnKeptInfo *info)
@@ -560,7 +561,7 @@ txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
 			continue;
 		if (KEPT_STATE(state) != KEPT_OPEN)
 		{
-			/* who has closed it drains that before he releases the lock */
+			/* whoever closes it drains that before releasing the lock */
 			LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_SHARED);
 			LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 		}
@@ -687,13 +688,16 @@ xid_lock(TransactionId xid, bool acquire)
 		return LockRelease(&tag, ExclusiveLock, true);
 
 	/*
-	 * While no keeper had it, waiters got it and let go of it at once: so this
-	 * waits for a moment at most, and they queue behind.
+	 * While there was no keeper, waiters got the lock and released it at once: so this
+	 * waits only for a moment, and they queue behind it.
 	 */
 	return LockAcquire(&tag, ExclusiveLock, true, false) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* Who resumes it changes both at once: the new xid is his, and not to be waited for. */
+/*
+ * The xid, if it still waits.  Resuming changes both at once: the new xid is the session's,
+ * whose lock the keeper must not take.
+ */
 static TransactionId
 xid_if_waiting(const TxnKept *k)
 {
@@ -706,7 +710,7 @@ xid_if_waiting(const TxnKept *k)
 	return xid;
 }
 
-/* Hold the locks of those that wait, and no others. */
+/* Holds the locks of those that wait, and no others. */
 static void
 hold_locks(void)
 {
@@ -730,7 +734,10 @@ hold_locks(void)
 	}
 }
 
-/* Seconds are over; returns milliseconds until the next one is due, or -1. */
+/*
+ * Rolls back those whose time is over; returns milliseconds until the next one is due, or
+ * -1.
+ */
 static long
 expire(void)
 {
@@ -771,11 +778,11 @@ keeper_gone(int code, Datum arg)
 {
 	TxnShmem->keeper_latch = NULL;
 
-	/* without a transaction nobody else does it: they would stay with our PGPROC */
+	/* without a transaction nobody else does this, and they would stay with our PGPROC */
 	LockReleaseSession(DEFAULT_LOCKMETHOD);
 }
 
-/* Everything that needs it can go on when the locks are held. */
+/* Once the locks are held, those that wait for the keeper can go on. */
 static void
 begin_holding(void)
 {

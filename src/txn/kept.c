@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kept.c
- *	  Kept transactions while a session runs them: statement boundaries, and how
- *	  they end.
+ *	  Kept transactions while a session runs them: statement boundaries, and their end.
  *
  * A kept transaction is an ordinary one whose statements are made durable one by
  * one.  Its KeptRecord says how far it had come; keeper.c takes it up from there
@@ -47,7 +46,7 @@ static struct
 	TimestampTz started;
 }			asked;
 
-/* In this life: what the next boundary gets. */
+/* Sequence number of the next boundary, in this life. */
 static uint64 sequence;
 
 KeptRecord *
@@ -62,7 +61,7 @@ txn_is_kept(void)
 	return My.kept != NULL;
 }
 
-/* Has a statement ended since it was asked to be kept? */
+/* Has a statement ended since the transaction was asked to be kept? */
 bool
 kept_is_running(void)
 {
@@ -92,7 +91,7 @@ record_is_free(uint64 n, TimestampTz now)
 }
 
 /*
- * The array is as long as it may be: any free one of it.  53400 if there is none, and
+ * The array has its maximum length: looks for any free record. 53400 if there is none;
  * until one may have become free they are not searched again.
  */
 static uint64
@@ -104,7 +103,7 @@ find_record_of_all(void)
 
 	if (now >= TxnShmem->records_full_until)
 	{
-		/* that is when the outcome of one that is open now can be forgotten, at the earliest */
+		/* the earliest moment at which the outcome of one that is open now can be forgotten */
 		TimestampTz until = now + OUTCOME_MICROSECONDS;
 
 		for (i = 0; i < pm_vector_count(v); i++)
@@ -181,7 +180,7 @@ void
 kept_close_record(KeptRecord *r, KeptState outcome)
 {
 	if (KEPT_STATE(r->state) != KEPT_OPEN)
-		return;					/* an error before it was opened */
+		return;					/* after an error before it was opened */
 	*(volatile int64 *) &r->ended = GetCurrentTimestamp();
 	pm_store8(&r->state, KEPT_MAKE_STATE(outcome, KEPT_SLOT(r->state),
 										 KEPT_GENERATION(r->state)));
@@ -189,8 +188,10 @@ kept_close_record(KeptRecord *r, KeptState outcome)
 	pm_drain();
 }
 
-/* The locks that others gave to it: last chunk first, so that the chain is whole
- * at any time. */
+/*
+ * Frees the locks that others gave to it: last chunk first, so that the chain is whole at
+ * any time.
+ */
 void
 kept_free_locks(KeptRecord *r)
 {
@@ -205,7 +206,7 @@ kept_free_locks(KeptRecord *r)
 	}
 }
 
-/* It has ended, its row locks are free.  TXN_LWLOCK_PREPARED is held. */
+/* It has ended, and its row locks are released.  TXN_LWLOCK_PREPARED is held. */
 void
 kept_forget(TxnKept *k)
 {
@@ -233,7 +234,7 @@ kept_leave(void)
  * ------------------------------------------------------------------------
  */
 
-/* A place in TxnKeptOnes and a record, for this transaction. */
+/* Takes a place in TxnKeptOnes and a record for this transaction. */
 static TxnKept *
 take_place(void)
 {
@@ -262,7 +263,7 @@ take_place(void)
 	return k;
 }
 
-/* Right after a start it may need a moment. */
+/* Right after a start the keeper may need a moment. */
 static void
 require_keeper(void)
 {
@@ -347,8 +348,8 @@ open_record(KeptRecord *r, uint64 statements)
 }
 
 /*
- * Who passes our locks on to a new version sees the mark and makes them durable
- * there; or he has done so before, and we find them.
+ * A session that passes our locks on to a new version either sees the mark, and makes them
+ * durable there; or it did so before, and we find them.
  */
 static void
 set_mark(TxnKept *k)
@@ -394,7 +395,7 @@ txn_statement_finished(uint64 statements)
 	SOFORT_STOP("kept-boundary");
 }
 
-/* WAL that it may depend on, and that of its own sequences. */
+/* Flushes WAL that it may depend on, and that of its own sequences. */
 void
 kept_before_commit(void)
 {
@@ -403,7 +404,7 @@ kept_before_commit(void)
 		XLogFlush(XactLastRecEnd);
 }
 
-/* It was resumed: boundaries go on from this one. */
+/* The transaction was resumed: boundaries continue from this one. */
 void
 kept_continue(const KeptBoundary *b)
 {

@@ -3,11 +3,11 @@
  * kept_locks.c
  *	  Row locks of kept transactions that a crash has left.
  *
- * They are in the write set, as ranges of rows, and stay there: a lock comes into
- * the lock table when somebody is about to claim or lock that very row.  So
- * neither a start nor taking up a transaction looks at rows that it has locked.
- * The keeper sorts the ranges in the background; until it has, who wants to know
- * reads the write set.
+ * They are in the write set, as ranges of rows, and stay there: a lock is put into the
+ * lock table when somebody is about to claim or lock that very row.  So neither a start
+ * nor resuming a transaction looks at the rows that it has locked.  The keeper sorts
+ * the ranges in the background; until then sessions that need to know read the write
+ * set.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,7 @@ struct KeptRange
 	LockTupleMode mode;
 };
 
-/* A store that it has changed, or only locked rows of */
+/* A store that it has changed, or in which it has only locked rows */
 struct KeptStore
 {
 	StoreId		store;
@@ -93,7 +93,10 @@ visit_entries(const TxnKept *k, KeptEntryVisitor fn, void *arg)
 	}
 }
 
-/* It was found after a crash.  TXN_LWLOCK_RESOLVE is held, nobody reads rows yet. */
+/*
+ * The transaction was found after a crash.  TXN_LWLOCK_RESOLVE is held; nobody reads rows
+ * yet.
+ */
 void
 kept_locks_found(TxnKept *k, uint64 entries)
 {
@@ -111,8 +114,8 @@ kept_locks_found(TxnKept *k, uint64 entries)
 }
 
 /*
- * It ends, or has ended: before its entries and its locks go away.  No error, no
- * allocation.
+ * The transaction ends, or has ended: to be called before its entries and its locks go
+ * away.  No error, no allocation.
  */
 void
 kept_locks_end(TxnKept *k)
@@ -171,7 +174,7 @@ compare_ranges(const void *a, const void *b)
 	return 0;
 }
 
-/* The last range in order that does not begin behind the row. */
+/* Does a range cover the row?  That is the last one, in order, that does not begin behind it. */
 static bool
 range_covers(const TxnKept *k, LockTupleMode mode, StoreId store, uint64 row)
 {
@@ -206,9 +209,9 @@ was_resumed_as(uint64 fxid)
 }
 
 /*
- * Is it the version that was locked?  A row id that was freed and used again since
- * the start has a version of a transaction that began after it.  (One that was kept
- * may have made both: then a row is locked that need not be.)
+ * Is it the version that was locked?  If the row id was freed and used again since the
+ * start, its version was made by a transaction that began after the start.  (A kept
+ * transaction may have made both: then a row is locked unnecessarily.)
  */
 static bool
 is_old_version(StoreId store, uint64 row)
@@ -368,7 +371,7 @@ collect_entry(const TxnEntry *e, void *arg)
 	};
 }
 
-/* In order, and none that touches another of its mode. */
+/* Sorts ranges, and joins those of one mode that touch. */
 static void
 sort_ranges(Collected *c)
 {
@@ -400,7 +403,7 @@ to_arena(const void *array, Size size)
 	return copy;
 }
 
-/* Without memory for it the write set goes on being read. */
+/* Without memory for it sessions go on reading the write set. */
 static void
 install(TxnKept *k, uint64 record, const Collected *c)
 {
@@ -431,7 +434,7 @@ install(TxnKept *k, uint64 record, const Collected *c)
 		arena_free(stores);
 }
 
-/* The keeper, once after a start. */
+/* Called by the keeper, once after a start. */
 void
 kept_locks_sort(void)
 {

@@ -3,16 +3,16 @@
  * locktable.c
  *	  Row locks that do not fit an end word: shared hash table in DRAM.
  *
- * An entry hangs in the bucket of its row (protected by the partition's LWLock)
- * and in the list of its owner (protected by the owner's spinlock, so that
- * others can give it entries).  Only its owner removes an entry, at the end of
- * its (sub)transaction, or who has just added it and found that it was not
- * needed.  Holding the partition lock of an entry therefore means that its owner
- * has not finished letting go: what is added for it then will be found.
+ * An entry is in the bucket of its row (protected by the partition's LWLock) and in the
+ * list of its owner (protected by the owner's spinlock, so that others can give it
+ * entries).  An entry is removed by its owner, at the end of its (sub)transaction, or
+ * by a session that has just added it and found that it was not needed.  So while one
+ * holds the partition lock of an entry, its owner has not finished releasing: what is
+ * added for it then will be found.
  *
- * The list is in the order of arrival, not of subtransactions: a lock of an outer
- * one becomes an entry whenever somebody needs that, or carries it to another
- * version.  But nothing of a subtransaction arrives before it begins.
+ * The list is in the order of arrival, not of subtransactions: a lock of an outer one
+ * becomes an entry whenever somebody needs one, or carries the lock to another version.
+ * But nothing of a subtransaction arrives before it begins.
  *
  * Lock order: partition (two: ascending), then spinlock.
  *
@@ -29,7 +29,7 @@
 
 #define FIRST_BUCKETS	64
 #define STOCK_LIMIT		256
-#define STEPS_AT_ONCE	64		/* of a list, under its spinlock */
+#define STEPS_AT_ONCE	64		/* entries of a list looked at under its spinlock */
 
 typedef struct Partition
 {
@@ -46,7 +46,7 @@ static RowLock *stock = NULL;
 static int	nstock = 0;
 static bool exit_registered = false;
 
-/* For tests: entries that this process has looked at to let go of them. */
+/* For tests: entries that this process has looked at in order to release them. */
 static uint64 release_steps = 0;
 
 Size
@@ -111,7 +111,7 @@ return_stock(int code, Datum arg)
 	nstock = 0;
 }
 
-/* Have at least n entries at hand.  May raise 53200; no LWLock held. */
+/* Makes sure of at least n entries in the stock.  May raise 53200; no LWLock may be held. */
 void
 locktable_stock(int n)
 {
@@ -172,7 +172,7 @@ locktable_next(RowLock *lock)
 	return lock;
 }
 
-/* More buckets, if there is memory; without it the chains get longer. */
+/* Adds buckets, if there is memory; without it the chains get longer. */
 static void
 grow(Partition *p)
 {
@@ -204,7 +204,7 @@ grow(Partition *p)
 		arena_free(old);
 }
 
-/* Into and out of an owner's list, under its spinlock. */
+/* These two put an entry into an owner's list and take it out, under its spinlock. */
 static inline void
 own(TxnBackend *b, RowLock *lock)
 {
@@ -229,7 +229,10 @@ disown(TxnBackend *b, RowLock *lock)
 		b->cursor = lock->owned_next;
 }
 
-/* The list that an entry is in, locked: hand-over may change it. */
+/*
+ * The owner whose list an entry is in; its spinlock is held, because a hand-over may change
+ * the owner.
+ */
 static TxnBackend *
 lock_owner(const RowLock *lock)
 {
@@ -246,8 +249,8 @@ lock_owner(const RowLock *lock)
 }
 
 /*
- * Add an entry for its holder (this process or another) from the stock; the
- * partition lock is held exclusively.  One that is there already is returned.
+ * Adds an entry for its holder (this process or another) from the stock; the partition lock
+ * is held exclusively.  An existing one is returned.
  */
 RowLock *
 locktable_add(StoreId store, uint64 row, uint32 slot, uint32 generation, uint64 fxid,
@@ -375,9 +378,9 @@ txn_test_lock_entries(void)
 }
 
 /*
- * Let go of everything that the subtransaction of this owner and those after it
- * hold; none of it arrived before "since".  TopSubTransactionId, 0: everything.
- * No error, no allocation.
+ * Releases everything that the subtransaction of this owner and those after it hold; none
+ * of it arrived before "since".  TopSubTransactionId, 0: everything.  No error, no
+ * allocation.
  */
 void
 locktable_release(TxnBackend *b, SubTransactionId from_sub, uint64 since)
@@ -386,7 +389,7 @@ locktable_release(TxnBackend *b, SubTransactionId from_sub, uint64 since)
 	StoreId		store;
 	uint64		row;
 
-	/* others may copy an entry before it is removed: look at what they added, too */
+	/* others may copy an entry before it is removed: look at what they have added, too */
 	while (*(RowLock *volatile *) &b->owned != NULL)
 	{
 		uint64		arrivals = *(volatile uint64 *) &b->arrivals;
@@ -446,8 +449,8 @@ locktable_copy_owned(TxnBackend *b, int64 *n)
 }
 
 /*
- * Copies of those that are not marked as logged, and marks them.  New entries
- * come to the head of the list, so these are in front.
+ * Returns copies of entries that are not marked as logged, and marks them.  New entries are
+ * put at the head of the list, so these are in front.
  */
 RowLock *
 locktable_take_unlogged(TxnBackend *b, int64 *n)

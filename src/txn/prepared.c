@@ -3,10 +3,10 @@
  * prepared.c
  *	  PREPARE TRANSACTION, and what becomes of prepared transactions.
  *
- * A prepared transaction keeps its TCB, so its rows need no change; the backend
- * gets a spare slot in exchange.  PostgreSQL says nothing when it is committed or
- * rolled back: the commit log tells readers, and the session that does it
- * resolves it afterwards, or whoever needs that earlier.
+ * A prepared transaction keeps its TCB, so its rows need no change; the backend gets a
+ * spare slot in exchange.  PostgreSQL calls nobody when it is committed or rolled back:
+ * readers ask the commit log, and the session that finishes it resolves it afterwards,
+ * or another that needs that earlier.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +46,7 @@ prepared_state(const TxnPrepared *p)
  * ------------------------------------------------------------------------
  */
 
-/* Numbers from 0 on, without those of transactions that are prepared. */
+/* The next slot number, from 0 on, leaving out those of prepared transactions. */
 static uint32
 next_slot(uint32 *n)
 {
@@ -65,8 +65,8 @@ next_slot(uint32 *n)
 }
 
 /*
- * Who has which slot in this life.  In the postmaster, which cannot tell yet
- * whether a transaction still is prepared.  False: the pool was refused.
+ * Decides which backend has which slots in this life.  In the postmaster, which cannot tell
+ * yet whether a transaction is still prepared.  False: the pool was refused.
  */
 bool
 prepared_startup(void)
@@ -92,7 +92,7 @@ prepared_startup(void)
 	return TxnSlots != NULL;
 }
 
-/* Make the mirror of a prepared transaction.  TXN_LWLOCK_PREPARED is held. */
+/* Makes the mirror of a prepared transaction.  TXN_LWLOCK_PREPARED is held. */
 static void
 adopt_slot(TxnPrepared *p, const Tcb *tcb, uint32 slot)
 {
@@ -133,8 +133,9 @@ is_lock(const TxnEntry *e)
 }
 
 /*
- * Locks in force again.  An entry that leads nowhere any more goes away: its rows
- * may become another's.  So do entries of unlogged tables, which are empty now.
+ * Puts the locks of an entry in force again.  An entry that no longer leads to a row is
+ * removed, because its rows may become another's; so are entries of unlogged tables, which
+ * are empty now.
  */
 static void
 restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
@@ -159,9 +160,9 @@ restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generati
 }
 
 /*
- * A transaction that was prepared before the restart.  By the first backend that
+ * Adopts a transaction that was prepared before the restart.  By the first backend that
  * touches sofort, under TXN_LWLOCK_RESOLVE; repeated if memory was short.  The caller
- * drains in any case: entries that went away, before their rows are another's.
+ * drains in any case, so that removed entries are gone before their rows are another's.
  */
 void
 prepared_adopt(Tcb *tcb, uint32 slot)
@@ -177,12 +178,12 @@ prepared_adopt(Tcb *tcb, uint32 slot)
 		if (p == NULL)
 			elog(ERROR, "more transactions are prepared than max_prepared_transactions allows");
 		adopt_slot(p, tcb, slot);
-		/* further locks go to a new chunk */
+		/* locks that are added later go to a new chunk */
 		p->next_entry = TCB_INLINE_ENTRIES;
 		for (chunk = tcb->overflow; chunk != PM_NULL;
 			 chunk = ((const TcbChunk *) pm_deref(chunk))->next)
 			p->next_entry += TCB_CHUNK_ENTRIES;
-		p->watched = true;		/* nobody knows who will finish it */
+		p->watched = true;		/* it is not known who will finish it */
 		pg_atomic_fetch_add_u32(&TxnShmem->finishing, 1);
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 	}
@@ -197,9 +198,9 @@ prepared_adopt(Tcb *tcb, uint32 slot)
  */
 
 /*
- * In PRE_PREPARE: the row locks go into the write set, and from now on whoever
- * gives us more of them adds them there.  Raises the error that PostgreSQL would
- * raise soon if too many are prepared.
+ * In PRE_PREPARE: the row locks go into the write set, and from now on sessions that give
+ * us more of them add them there.  Raises the error that PostgreSQL would raise soon if too
+ * many are prepared.
  */
 void
 prepared_begin(void)
@@ -216,11 +217,11 @@ prepared_begin(void)
 				 errmsg("maximum number of prepared transactions reached"),
 				 errhint("Increase max_prepared_transactions (currently %d).",
 						 max_prepared_xacts)));
-	(void) txn_tcb_of_slot(p->spare);	/* while an error does no harm */
+	(void) txn_tcb_of_slot(p->spare);	/* here, where an error does no harm */
 	p->state = PREPARED_BEGUN;
 	p->slot = My.slot;
 	p->watched = false;
-	p->next_entry = 0;			/* nobody adds locks before our own are listed */
+	p->next_entry = 0;			/* held, so that nobody adds locks before our own are listed */
 	pg_atomic_fetch_add_u32(&TxnShmem->prepared, 1);
 	My.prepared = p;
 	TxnSlots[My.slot].prepared = (uint32) (p - TxnPreparedOnes) + 1;
@@ -232,8 +233,8 @@ prepared_begin(void)
 }
 
 /*
- * It will not be prepared after all.  What others have added to the write set
- * are locks only, but perhaps in chunks of their own.
+ * The transaction will not be prepared after all.  Others have added only locks to the
+ * write set, but perhaps in chunks of their own.
  */
 void
 prepared_cancel(void)
@@ -265,8 +266,8 @@ prepared_cancel(void)
 }
 
 /*
- * In PREPARE: the transaction is on its own.  Nobody can finish it before
- * PostgreSQL has let go of it, after this.  No error, no allocation.
+ * In PREPARE: detaches the transaction from this backend.  Nobody can finish it before
+ * PostgreSQL has released it, which comes after this.  No error, no allocation.
  */
 void
 prepared_hand_over(void)
@@ -358,7 +359,7 @@ resolve(TxnPrepared *p)
 	TxnHold		hold;
 
 	SOFORT_STOP("twophase-finished");
-	/* as in at_abort(); rows of another database, perhaps */
+	/* as in at_abort(); perhaps rows of another database */
 	hold = txn_hold_all_horizons();
 	if (TransactionIdDidCommit((TransactionId) s->fxid))
 		tcb_finish_committed(tcb, slot);
@@ -387,8 +388,8 @@ resolve(TxnPrepared *p)
 }
 
 /*
- * What fails half-way another process goes on with.  It finds words stamped or undone,
- * and flushes none of them: they are durable before it can begin.
+ * If this fails half-way, another process goes on with it.  That one finds words stamped or
+ * undone, and flushes none of them: so they must be durable before it can begin.
  */
 static void
 resolve_or_leave_durable(TxnPrepared *p)
@@ -440,7 +441,7 @@ txn_may_finish_prepared(void)
 	return finishes || IsLogicalWorker();
 }
 
-/* However the transaction ended that was to finish another. */
+/* The transaction that was to finish another has ended, one way or the other. */
 void
 prepared_end_of_xact(void)
 {

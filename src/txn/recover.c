@@ -3,10 +3,10 @@
  * recover.c
  *	  What TCBs of earlier server lives mean, at start-up and later.
  *
- * The postmaster cannot read the commit log and runs before redo: it finishes
- * what is COMMITTED.  Everything else waits for the first backend that touches
- * sofort.  Until then no backend can meet a word that names such a TCB, because
- * store_open() resolves first.
+ * The postmaster cannot read the commit log and runs before redo: it finishes what is
+ * COMMITTED.  Everything else waits for the first backend that touches sofort.  Before
+ * that no backend can meet a word that names such a TCB, because store_open() resolves
+ * first.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +47,7 @@ tcb_chunks(const Tcb *tcb, int *n)
 	return chunks;
 }
 
-/* Decode an entry; false if it is none of this generation. */
+/* Decodes an entry; false if it is not of this generation. */
 bool
 tcb_valid_entry(const TcbEntry *durable, uint32 generation, TxnEntry *e)
 {
@@ -111,7 +111,7 @@ commit_drop(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation
 		TxnOps->drop_store(e->store);
 }
 
-/* One of the entries that are walked through asks for a drain. */
+/* One of the entries that were walked through asks for a drain. */
 static bool links_undone;
 
 static void
@@ -126,7 +126,7 @@ abort_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation
 	txn_undo_entry(e, slot, generation, 0);
 }
 
-/* Give back the chunks, last first, so that the chain is whole at any time. */
+/* Gives back the chunks, last first, so that the chain is whole at any time. */
 void
 tcb_free_overflow(Tcb *tcb)
 {
@@ -162,10 +162,9 @@ tcb_finish_aborted(Tcb *tcb, uint32 slot)
 }
 
 /*
- * What a killed process stored last in a TCB may not be on the medium.  It is
- * there before anything is done about it: power that fails in between must not
- * leave words of a transaction that was finished in one way beside a TCB that
- * asks for the other.
+ * What a killed process stored last in a TCB may not be on the medium.  It must be durable
+ * before anything is done about it: a power failure in between must not leave words of a
+ * transaction that was finished in one way beside a TCB that asks for the other.
  */
 static void
 persist_tcbs(void)
@@ -179,7 +178,7 @@ persist_tcbs(void)
 		if (TCB_STATE(tcb->state) != TCB_FREE)
 			pm_flush(tcb, sizeof(Tcb));
 		else if (tcb->xid != 0)
-			pm_flush(tcb, PM_LINE); /* FREE: the commit log may forget its xid */
+			pm_flush(tcb, PM_LINE); /* if FREE: the commit log may have forgotten its xid */
 	}
 	pm_drain();
 }
@@ -200,9 +199,10 @@ damaged_link(PMPtr *link)
 }
 
 /*
- * In the postmaster, where the error of pm_deref() would end the server.  A chain that
- * nobody needs any more ends where it is damaged.  One of a transaction that is yet to
- * be finished: false, the pool is refused, because neither way can be gone to its end.
+ * Checks a chain in the postmaster, where the error of pm_deref() would end the server.  A
+ * chain that nobody needs any more is cut where it is damaged.  False, and the pool is
+ * refused, for one of a transaction that is yet to be finished, because it can be neither
+ * committed nor undone completely.
  */
 bool
 tcb_check_chain(PMPtr *first, bool needed, const char *what, uint64 number)
@@ -223,7 +223,8 @@ tcb_check_chain(PMPtr *first, bool needed, const char *what, uint64 number)
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("sofort pool: a reference in the %s " UINT64_FORMAT " is damaged", what, number),
 			 errdetail("Nothing needed it any more, and it was removed.  What it led to stays in use.")));
-	*link = PM_NULL;			/* (who finds the damage once more does this once more) */
+	*link = PM_NULL;			/* (if this is lost, whoever finds the damage again does it
+								 * again) */
 	return true;
 }
 
@@ -284,7 +285,7 @@ startup_shmem(void)
 	wal_startup();
 }
 
-/* What the start can finish */
+/* Finishes what the start can finish */
 static void
 settle_slots(void)
 {
@@ -299,7 +300,7 @@ settle_slots(void)
 		switch (TCB_STATE(tcb->state))
 		{
 			case TCB_FREE:
-				/* a crash while its chunks were given back */
+				/* a crash came while its chunks were given back */
 				if (tcb->overflow != PM_NULL)
 					tcb_free_overflow(tcb);
 				break;
@@ -320,7 +321,7 @@ txn_startup(void)
 		return;
 	TxnShmem->life = pool_life();
 	TxnShmem->old_mark = PoolSuper->hw_xid;
-	TxnShmem->leftovers = true; /* at least the checks are due */
+	TxnShmem->leftovers = true; /* at least the checks must be done */
 	persist_tcbs();
 	pg_atomic_write_u32(&TxnShmem->ntcbs, (uint32) pm_vector_count(&PoolSuper->tcbs));
 	txn_recovering = true;
@@ -363,7 +364,7 @@ check_ids(void)
 	}
 }
 
-/* Is the commit log certain to have this xid? */
+/* Does the commit log certainly still have this xid? */
 static bool
 in_commit_log(uint64 fxid)
 {
@@ -375,7 +376,7 @@ in_commit_log(uint64 fxid)
 	return known;
 }
 
-/* Does the commit log say so?  Only after redo, so nobody else runs it. */
+/* Does the commit log say that it has committed?  Only after redo, so nobody runs it. */
 static bool
 commit_log_says_committed(const Tcb *tcb)
 {
@@ -393,9 +394,8 @@ commit_log_says_committed(const Tcb *tcb)
 }
 
 /*
- * Commits that PostgreSQL lost are entered in its commit log again, so that
- * pg_xact_status() says "committed".  The record makes them durable before the
- * TCBs are forgotten.
+ * Enters commits that PostgreSQL has lost in its commit log again, so that pg_xact_status()
+ * says "committed".  The WAL record makes them durable before the TCBs are forgotten.
  */
 static void
 mark_commit_log(void)
@@ -422,7 +422,7 @@ mark_commit_log(void)
 		wal_log_committed(xids, n);
 }
 
-/* Prepared before the restart, and neither committed nor rolled back yet. */
+/* Was it prepared before the restart, and neither committed nor rolled back yet? */
 static bool
 still_prepared(const Tcb *tcb)
 {
@@ -437,7 +437,7 @@ has_committed(const Tcb *tcb)
 		commit_log_says_committed(tcb);
 }
 
-/* One that PostgreSQL's commit log has committed; or, if not that, any other */
+/* committed: resolves it if the commit log has it committed; else: any other */
 static void
 resolve_slot(Tcb *tcb, uint32 slot, bool committed)
 {
@@ -462,7 +462,7 @@ resolve_slot(Tcb *tcb, uint32 slot, bool committed)
 	tcb_free_overflow(tcb);
 }
 
-/* Also after an error: what is done nobody does again. */
+/* Also after an error: what is done is not done again. */
 static void
 end_resolving(void)
 {
@@ -471,10 +471,10 @@ end_resolving(void)
 }
 
 /*
- * What has committed comes first: undo puts the links of chains right, to versions that
- * are committed.
- * Row locks of what is prepared come when nobody else's words are in the way any more.
- * Also of those that were finished since: they are resolved as all others that are.
+ * Committed ones come first, because undo corrects the links of chains to lead to versions
+ * that are committed.  Row locks of prepared ones are restored when no words of others are
+ * in the way any more; also of those that were finished since, which are then resolved like
+ * any other.
  */
 static void
 resolve_slots(void)
@@ -514,7 +514,7 @@ txn_resolve_leftovers(void)
 			txn_resolve_prepared();
 		return;
 	}
-	pool_require();				/* also refuses during recovery */
+	pool_require();				/* also raises an error during recovery */
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_RESOLVE), LW_EXCLUSIVE);
 	if (TxnShmem->leftovers && !TxnShmem->resolved)
 	{

@@ -42,13 +42,13 @@ static const LOCKMODE tuple_lock_mode[4] = {
 	[LockTupleExclusive] = AccessExclusiveLock,
 };
 
-/* What stands in the way of a claim or lock. */
+/* What is in the way of a claim or lock. */
 typedef struct Obstacle
 {
-	TransactionId xid;			/* to wait for; invalid: nothing */
+	TransactionId xid;			/* to wait for; invalid: nobody */
 	bool		holds_own;		/* we hold a lock on the row ourselves */
-	bool		live;			/* somebody, also ourselves, holds a lock */
-	bool		changed;		/* the word is not what it was: start again */
+	bool		live;			/* somebody, perhaps we ourselves, holds a lock */
+	bool		changed;		/* the word has changed: start again */
 } Obstacle;
 
 typedef enum RowOutcome
@@ -58,7 +58,7 @@ typedef enum RowOutcome
 	ROW_SELF_MODIFIED,
 	ROW_ENDING,					/* by another transaction in progress */
 	ROW_ENDED,
-	ROW_UNDOING					/* wait a moment for its undo */
+	ROW_UNDOING					/* aborted: wait a moment for its undo */
 } RowOutcome;
 
 /* ------------------------------------------------------------------------
@@ -126,7 +126,7 @@ holder_runs(uint32 slot, uint32 generation)
 		 (unlikely(slot_stays_open(slot)) && !TransactionIdDidCommit((TransactionId) fxid)));
 }
 
-/* LOCK word whose holder has not let go (it may be about to). */
+/* Is it a LOCK word whose holder has not released it (it may be about to)? */
 static bool
 lock_word_live(uint64 word)
 {
@@ -165,8 +165,8 @@ examine_entries(const TxnRow *r, LockTupleMode mode, Obstacle *o)
 }
 
 /*
- * Lockers (not enders) that stand against "mode", where the end word was seen to
- * be "end".
+ * Finds lockers (not enders) that conflict with "mode", where the end word was read as
+ * "end".
  */
 static void
 examine_lockers(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
@@ -194,7 +194,7 @@ examine_lockers(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
 	}
 }
 
-/* Lockers beside an ender, in progress or not. */
+/* The same beside an ender, in progress or not. */
 static void
 examine_beside(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
 {
@@ -253,7 +253,7 @@ txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_loc
 	*have_tuple_lock = false;
 }
 
-/* Wait for an xid as the policy says; results as take_tuple_lock(). */
+/* Waits for an xid as the policy says; results as take_tuple_lock(). */
 static bool
 wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Oper oper)
 {
@@ -279,8 +279,9 @@ wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Ope
 }
 
 /*
- * Its backend undoes an aborted transaction before it lets go of the xid; one
- * that was prepared has no backend.  False as wait_for_xid(): undoing much takes time.
+ * Waits for the undo of an aborted transaction.  Its backend undoes it before it releases
+ * the xid; one that was prepared has no backend.  False as wait_for_xid(): undoing much
+ * takes time.
  */
 static bool
 wait_for_undo(const TxnRow *r, const WordView *e, LockWaitPolicy policy, XLTW_Oper oper)
@@ -305,9 +306,8 @@ current_sub(void)
 }
 
 /*
- * Turn the live LOCK word into an entry, for its holder.  Partition lock held;
- * one entry in stock.  The caller changes the word from exactly this value or
- * removes the entry.
+ * Turns a live LOCK word into an entry for its holder.  Partition lock held; one entry in
+ * stock.  The caller then changes the word from exactly this value, or removes the entry.
  */
 static RowLock *
 lock_word_to_entry(const TxnRow *r, uint64 word)
@@ -341,11 +341,10 @@ any_entry(const TxnRow *r)
 }
 
 /*
- * Replace the end word "from" (LOCK, LOCKERS, or a word in progress of somebody
- * else when we lock beside it) by "to", keeping every live locker as an entry
- * and marking the word with "mark" (the LOCKERS tag or END_LOCKERS) if there are
- * any.  lock: our own new lock, added as an entry, or -1.  Nothing happened if
- * o->changed or o->xid.
+ * Replaces the end word "from" (LOCK, LOCKERS, or a word in progress of somebody else when
+ * we lock beside it) by "to".  Every live locker is kept as an entry, and the word gets
+ * "mark" (the LOCKERS tag or END_LOCKERS) if there are any. lock: our own new lock, added
+ * as an entry, or -1.  If o->changed or o->xid, nothing has happened.
  */
 static void
 change_with_table(const TxnRow *r, uint64 from, uint64 to, uint64 mark, LockTupleMode mode,
@@ -411,8 +410,8 @@ fail_claim(const TxnRow *r, TM_Result result, TransactionId xmax, CommandId cmax
 }
 
 /*
- * Put our claim where no ender is.  True if done; else *o says what to wait for
- * (or just to look again).
+ * Puts our claim where there is no ender.  True if done; else *o says what to wait for (or
+ * just to look again).
  */
 static bool
 try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacle *o)
@@ -427,9 +426,9 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 		(own && WORD_LOCK_SUB(end) >= current_sub()))
 	{
 		/*
-		 * An own lock of this subtransaction goes with it, like the claim;
-		 * one of an outer subtransaction must come back: next branch.
-		 * FOR UPDATE keeps its strength in an update of other columns.
+		 * Our own lock of this subtransaction ends with it, as the claim does; one of an
+		 * outer subtransaction must come back on rollback: next branch.  FOR UPDATE keeps
+		 * its strength in an update of other columns.
 		 */
 		if (own && WORD_LOCK_MODE(end) == LockTupleExclusive)
 			claim |= END_KEYS;
@@ -446,7 +445,7 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 	return true;
 }
 
-/* Whom to report when there is no waiting: any holder. */
+/* Whom to report if we do not wait: any holder. */
 static TransactionId
 any_locker(const TxnRow *r, uint64 end, const Obstacle *o)
 {
@@ -500,7 +499,7 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 		}
 		if (outcome == ROW_UNDOING)
 		{
-			/* nothing that heap would call waiting */
+			/* heap would not call this waiting */
 			(void) wait_for_undo(r, &e, LockWaitBlock, oper);
 			continue;
 		}
@@ -549,7 +548,7 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 				continue;
 		}
 
-		/* who holds a lock already does not queue: that could deadlock */
+		/* a session that already holds a lock does not queue: that could deadlock */
 		if (!o.holds_own)
 			(void) take_tuple_lock(r, mode, LockWaitBlock, &have_tuple_lock);
 		(void) wait_for_xid(r, xid, LockWaitBlock, oper);
@@ -600,9 +599,9 @@ remember_lock(const TxnRow *r)
 }
 
 /*
- * Take the lock where no ender conflicts.  As try_claim().  end: EMPTY, LOCK,
- * LOCKERS, or the word of an update that changed no keys, in progress or
- * committed: KEY SHARE goes with it, on the later versions, too.
+ * Takes the lock where no ender conflicts.  As try_claim(). end: EMPTY, LOCK, LOCKERS, or
+ * the word of an update that changed no keys, in progress or committed: KEY SHARE is
+ * compatible with that, and is taken on the later versions, too.
  */
 static bool
 try_lock(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
@@ -633,8 +632,8 @@ try_lock(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
 			return false;
 		}
 		/*
-		 * A stronger lock of the same subtransaction: it is in the list, but
-		 * perhaps among those that are durable in their old strength.
+		 * The same subtransaction takes a stronger lock: it is in the list already, but
+		 * perhaps among those that are durable with their old strength.
 		 */
 		if (WORD_TAG(end) == WORD_TAG_LOCK && word_is_mine(end) && WORD_LOCK_SUB(end) == sub)
 		{
@@ -796,8 +795,10 @@ txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
  * ------------------------------------------------------------------------
  */
 
-/* Copy the live entries of others; both partition locks are held.  Returns
- * false if more than n entries are needed. */
+/*
+ * Copies the live entries of others; both partition locks are held.  Returns false if more
+ * than n entries are needed.
+ */
 static bool
 copy_entries(const TxnRow *from, const TxnRow *to, int n, int *needed)
 {
@@ -818,9 +819,9 @@ copy_entries(const TxnRow *from, const TxnRow *to, int n, int *needed)
 }
 
 /*
- * Its entries were made without a look at the end word, which says that there are
- * some from now on.  A single holder becomes an entry, too: one in stock.  The
- * partition lock is held exclusively.
+ * Entries were made for this version without looking at its end word: marks that word.  A
+ * single holder becomes an entry, too, which needs one in stock.  The partition lock is
+ * held exclusively.
  */
 void
 rowlock_mark(const TxnRow *to)
@@ -848,8 +849,8 @@ rowlock_mark(const TxnRow *to)
 }
 
 /*
- * The locks of prepared and kept transactions outlast a crash: so must those that
- * they got on a new version.
+ * The locks of prepared and kept transactions outlast a crash, so those that they got on a
+ * new version must, too.
  */
 static void
 log_prepared_lockers(const TxnRow *to)
@@ -924,7 +925,7 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
 		LWLockRelease(txn_lwlock(TXN_LWLOCK_ROWS + Min(a, b)));
 	} while (!done);
 
-	/* who prepares its transaction at this moment either says so or finds them */
+	/* a session that prepares its transaction just now either shows that, or finds them */
 	if (pg_atomic_read_u32(&TxnShmem->prepared) > 0 || pg_atomic_read_u32(&TxnShmem->kept) > 0)
 		log_prepared_lockers(to);
 }
@@ -934,7 +935,7 @@ txn_carry_lockers(const TxnRow *from, const TxnRow *to)
  * ------------------------------------------------------------------------
  */
 
-/* No entry of the subtransaction came to the lock table before. */
+/* No entry of the subtransaction came to the lock table before this. */
 static uint64
 first_arrival_of(SubTransactionId sub)
 {
@@ -944,9 +945,9 @@ first_arrival_of(SubTransactionId sub)
 }
 
 /*
- * Locks that the subtransaction and those after it took.  A LOCK word that
- * somebody has made an entry meanwhile is found in the lock table.
- * No error, no allocation.
+ * Releases the locks that the subtransaction and those after it took.  A LOCK word that
+ * somebody has turned into an entry meanwhile is found in the lock table.  No error, no
+ * allocation.
  */
 void
 rowlock_release(SubTransactionId from_sub)

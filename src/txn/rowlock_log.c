@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * rowlock_log.c
- *	  Row locks that outlast a crash: into the write set of a prepared or kept
- *	  transaction, and from it into the lock table again.
+ *	  Row locks that outlast a crash: copying them to the write set of a prepared or
+ *	  kept transaction, and from there into the lock table again.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,8 +13,8 @@
 #include "txn_internal.h"
 
 /*
- * The first entry of a TCB is durable before others: a start would take these for the
- * next transaction's, if their generation is not in the TCB's first line.
+ * The first entry of a TCB must be durable before others: if their generation is not in the
+ * TCB's first line, a start would take these for the next transaction's.
  */
 static void
 append_range(const TxnEntry *range)
@@ -26,7 +26,7 @@ append_range(const TxnEntry *range)
 		txn_drain();
 }
 
-/* Neighbours with the same lock are one entry. */
+/* Neighbouring rows with the same lock become one entry. */
 static void
 log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
 {
@@ -46,8 +46,8 @@ log_lock(TxnEntry *range, StoreId store, uint64 row, LockTupleMode mode)
 }
 
 /*
- * All row locks of this transaction go into its write set; not drained.  LOCK
- * words first: one that somebody makes an entry meanwhile is found in the table.
+ * Puts all row locks of this transaction into its write set; not drained.  LOCK words
+ * first: one that somebody turns into an entry meanwhile is found in the table.
  */
 static void
 log_locks(int64 from, RowLock *(*collect) (TxnBackend *b, int64 *n))
@@ -86,7 +86,7 @@ rowlock_log_all(void)
 	log_locks(0, locktable_copy_owned);
 }
 
-/* Likewise those of a kept transaction that are not durable yet. */
+/* The same for those of a kept transaction that are not durable yet. */
 void
 rowlock_log_new(void)
 {
@@ -119,7 +119,7 @@ rowlock_restore(StoreId store, uint64 row, LockTupleMode mode, uint32 slot, uint
 	return true;
 }
 
-/* The LOCK words of an entry, whoever wrote them in whichever life. */
+/* Clears the LOCK words of an entry, whoever wrote them in whichever life. */
 void
 rowlock_release_words(const TxnEntry *e, uint32 slot, uint32 generation)
 {

@@ -49,7 +49,7 @@ static uint64 drains = 1;
 static uint64 slot_flushed[TXN_RING];
 static bool exit_registered = false;
 
-/* (The mirror of the slots is in the arena: its size depends on the pool.) */
+/* (The mirror of the slots is in the arena, because its size depends on the pool.) */
 Size
 txn_shmem_size(void)
 {
@@ -82,7 +82,7 @@ txn_drain(void)
 	drains++;
 }
 
-/* Enlarge a backend-local array to hold one more element. */
+/* Enlarges a backend-local array to hold one more element. */
 void *
 txn_grow(void *array, int64 used, int64 *max, Size elem)
 {
@@ -134,8 +134,9 @@ mirror_end_change(TxnBackend *b)
 }
 
 /*
- * Consistent look at another backend: fn sees a copy of what it needs.  The
- * owner changes it in a few instructions and is never waited for long.
+ * Consistent reading of another backend's mirror: "body" is repeated until nothing has
+ * changed meanwhile.  The owner changes it in a few instructions, so this does not take
+ * long.
  */
 #define MIRROR_READ(b, body) \
 	do { \
@@ -154,8 +155,8 @@ mirror_end_change(TxnBackend *b)
 	} while (0)
 
 /*
- * Where an open subtransaction stands; the top transaction is level 0.  NULL if
- * its memory has been given back, which only readers meet, who then begin again.
+ * The mirror of an open subtransaction; the top transaction is level 0.  NULL if its memory
+ * has been given back, which only readers meet; they begin again then.
  */
 static TxnSub *
 mirror_level(const TxnBackend *b, uint32 level)
@@ -171,9 +172,9 @@ mirror_level(const TxnBackend *b, uint32 level)
 }
 
 /*
- * In MIRROR_READ: the xid of the innermost level that the number does not precede.
- * The owner may give the memory back meanwhile: the arena stays mapped, and what
- * was read there does not count, because "version" has changed before.
+ * In MIRROR_READ: the xid of the innermost level that does not begin after the number.  If
+ * the owner gives the memory back meanwhile, the arena stays mapped, and what was read
+ * there does not count, because "version" has changed first.
  */
 static TransactionId
 mirror_find(const TxnBackend *b, bool by_command, uint32 number)
@@ -290,10 +291,10 @@ add_frame(SubTransactionId sub, CommandId first, bool exact)
 }
 
 /*
- * A subtransaction starts.  If the current command has written already, words
- * of parent and child may carry the same command id: the child then logs single
- * rows only, so that undoing it cannot touch a row of the parent.  So does what
- * begins within it, also after a later command: it is undone with it.
+ * A subtransaction starts.  If the current command has written already, words of parent and
+ * child may carry the same command id: then the child logs only single rows, so that
+ * undoing it cannot touch a row of the parent.  So do subtransactions within it, even after
+ * a later command, because they are undone with it.
  */
 void
 txn_push_frame(SubTransactionId sub)
@@ -320,7 +321,7 @@ txn_frame_of(SubTransactionId sub)
 	return NULL;
 }
 
-/* It has ended, one way or the other. */
+/* The subtransaction has ended, one way or the other. */
 void
 txn_pop_frame(SubTransactionId sub)
 {
@@ -336,7 +337,7 @@ txn_pop_frame(SubTransactionId sub)
 	mirror_end_change(b);
 }
 
-/* Memory for so many levels.  What there is stays until the transaction ends. */
+/* Makes room for so many levels.  The memory is kept until the transaction ends. */
 static void
 mirror_reserve(TxnBackend *b, uint32 levels)
 {
@@ -351,7 +352,10 @@ mirror_reserve(TxnBackend *b, uint32 levels)
 	}
 }
 
-/* No level is valid any more, and whoever still reads one has to begin again. */
+/*
+ * Gives back the memory of the levels.  None is valid any more, and a process that still
+ * reads one has to begin again.
+ */
 static void
 mirror_give_back(TxnBackend *b)
 {
@@ -372,9 +376,8 @@ frames_mirrored(void)
 }
 
 /*
- * Tell the other backends the xids of the open subtransactions, outermost
- * first; assigns one to the current.  Whatever may fail comes before anybody
- * looks at the new levels.
+ * Tells the other backends the xids of the open subtransactions, outermost first; assigns
+ * one to the current.  Whatever may fail is done before anybody looks at the new levels.
  */
 static void
 mirror_frames(void)
@@ -404,7 +407,7 @@ mirror_frames(void)
  * ------------------------------------------------------------------------
  */
 
-/* Another process may take over the slots: nothing of ours is in flight. */
+/* At exit: another process may take over the slots, so nothing of ours may be undrained. */
 static void
 drain_at_exit(int code, Datum arg)
 {
@@ -412,7 +415,7 @@ drain_at_exit(int code, Datum arg)
 		pm_drain();
 }
 
-/* The place in the ring for a transaction that begins; returns this backend. */
+/* Takes the place in the ring for a transaction that begins; returns this backend's number. */
 static uint32
 take_ring_place(void)
 {
@@ -469,7 +472,7 @@ take_slot(void)
 	My.durable = false;
 	My.tcb = NULL;
 
-	/* the stack first: who sees the new generation sees the new stack */
+	/* the stack first: whoever sees the new generation sees the new stack */
 	mirror_begin_change(b);
 	b->slot = My.slot;
 	b->nsubs = 0;
@@ -506,10 +509,10 @@ check_may_write(void)
 }
 
 /*
- * This transaction goes on with the slot of one that a crash has cut short, whose
- * write set has so many entries; words of that have command ids below "command".
- * What the ring had in its place is not used any more in this life.  Everything
- * that may fail comes first; then claim() makes it ours, and may say no.
+ * This transaction goes on with the slot of one that a crash has cut short, whose write set
+ * has so many entries, and whose words have command ids below "command".  The slot that the
+ * ring had in this place is not used any more in this life.  Everything that may fail comes
+ * first; then claim() makes the transaction ours, or returns false.
  */
 bool
 txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
@@ -552,7 +555,7 @@ txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 	return true;
 }
 
-/* Have an xid, a slot, and the current subtransaction in the mirror. */
+/* Makes sure of an xid, a slot, and the current subtransaction in the mirror. */
 void
 txn_join(SubTransactionId sub)
 {
@@ -639,8 +642,9 @@ txn_set_state(TcbState state)
 }
 
 /*
- * Durable, after all that was flushed before (pm_drain_to_publish() was called).
- * Only its owner flushes the line: nobody adds entries to an ACTIVE TCB of another.
+ * Makes the state durable, after everything that was flushed before (pm_drain_to_publish()
+ * was called).  Only its owner flushes the line: nobody adds entries to another's ACTIVE
+ * TCB.
  */
 void
 txn_publish_state(TcbState state)
@@ -650,9 +654,9 @@ txn_publish_state(TcbState state)
 }
 
 /*
- * Entries of the generation that begins again, from 2^14 transactions ago, are gone
- * before the state names it: a crash that finds it must not find them.  What the last
- * transaction has needed its own for was drained.
+ * Generations begin again after 2^14 transactions.  Entries of the old generation with the
+ * same number must be gone before the state names it, or a crash would find them.  (Entries
+ * of the last transaction are not needed any more: what it did was drained.)
  */
 static void
 zero_entries(volatile Tcb *tcb)
@@ -663,9 +667,8 @@ zero_entries(volatile Tcb *tcb)
 }
 
 /*
- * Fill the first line, not flushed yet.  All stores go to one line and become
- * durable in this order, so a crash finds the old transaction, FREE, or all of
- * the new one.
+ * Fills the first line, not flushed yet.  All stores go to one line and become durable in
+ * this order, so a crash finds the old transaction, FREE, or all of the new one.
  */
 void
 tcb_activate(void)
@@ -690,7 +693,7 @@ tcb_activate(void)
 	My.durable = true;
 }
 
-/* A TCB also without anything in its write set; flushed with the next store to its state. */
+/* Activates a TCB even if the write set is empty; flushed with the next store to its state. */
 void
 txn_activate(void)
 {
@@ -707,7 +710,10 @@ txn_activate(void)
  * ------------------------------------------------------------------------
  */
 
-/* A start goes through them again, before anybody is let in. */
+/*
+ * Does the write set name many rows?  A start would go through them again, before anybody
+ * is let in.
+ */
 static bool
 names_many_rows(void)
 {
@@ -724,8 +730,8 @@ names_many_rows(void)
 }
 
 /*
- * The TCB is of no use any more.  now, or if its write set is long: drain, make it FREE
- * and give its chunks back; otherwise it stays as it is until the slot comes round
+ * The TCB is not needed any more.  If "now", or its write set is long: drains, makes it
+ * FREE and gives its chunks back; otherwise it stays as it is until the slot is taken
  * again, after some later drain.
  */
 void
@@ -747,14 +753,14 @@ txn_release_slot(bool now)
 	slot_flushed[My.ring_place] = drains;
 }
 
-/* There is another slot in this place of the ring: a TCB that is FREE durably. */
+/* There is another slot in this place of the ring, with a TCB that is durably FREE. */
 void
 txn_slot_replaced(uint32 place)
 {
 	slot_flushed[place] = 0;
 }
 
-/* The backend has no open transaction any more. */
+/* The backend no longer has an open transaction. */
 void
 txn_mirror_leave(TxnBackend *b)
 {
@@ -767,7 +773,7 @@ txn_mirror_leave(TxnBackend *b)
 	mirror_give_back(b);
 }
 
-/* Forget the transaction, after everything that names it is done with. */
+/* Forgets the transaction, after everything that names it was dealt with. */
 void
 txn_leave(void)
 {
@@ -826,9 +832,8 @@ state_name(TcbState state)
 }
 
 /*
- * Transactions that are open, and TCBs of earlier lives that wait for the
- * commit log.  What has ended and only waits for its slot to be used again is
- * not shown.
+ * Visits transactions that are open, and TCBs of earlier lives that wait for the commit
+ * log.  Those that have ended, and whose slots just were not taken again, are left out.
  */
 void
 txn_visit(TxnVisitor fn, void *arg)
@@ -858,7 +863,7 @@ txn_visit(TxnVisitor fn, void *arg)
 			info.pid = b->pid;
 			info.entries = prepared > 0 && b->pid == 0 ?
 				TxnPreparedOnes[prepared - 1].nentries : b->nentries;
-			/* no TCB is made for a transaction that only locks rows */
+			/* a transaction that only locks rows gets no TCB */
 			info.state = TCB_GENERATION(state) == info.generation &&
 				(!leftover || prepared > 0 || TxnSlots[slot].waiting) &&
 				TCB_STATE(state) != TCB_FREE ? state_name(TCB_STATE(state)) : "locking";

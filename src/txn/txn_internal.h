@@ -31,10 +31,10 @@ typedef enum TcbState
 	TCB_PREPARED = 2,			/* the commit log decides */
 	TCB_COMMITTED = 3,
 	TCB_ABORTED = 4,
-	TCB_TWO_PHASE = 5,			/* by PREPARE TRANSACTION: as PREPARED, but for
-								 * any time, across restarts */
-	TCB_KEPT = 6				/* ACTIVE, and stays open after a crash if a
-								 * KeptRecord says so, too */
+	TCB_TWO_PHASE = 5,			/* by PREPARE TRANSACTION: as PREPARED, but for any length of
+								 * time, across restarts */
+	TCB_KEPT = 6				/* as ACTIVE, but stays open after a crash if a KeptRecord says
+								 * so, too */
 } TcbState;
 
 #define TCB_STATE(s)		((TcbState) ((s) & 0xf))
@@ -71,7 +71,7 @@ typedef enum KeptState
 #define ENTRY_MAX_COUNT		((1U << 24) - 1)
 #define ENTRY_MAKE_ROW(row, count) ((uint64) (row) | ((uint64) (count) << 40))
 
-/* Not flushed.  "what" of an older transaction may stand there: row first. */
+/* Not flushed.  "row" is stored first, because "what" of an older transaction may be there. */
 static inline void
 entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row, uint32 count)
 {
@@ -85,7 +85,7 @@ entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row,
 #define TXN_MAX_SLOTS		(1 << WORD_SLOT_BITS)
 #define TXN_RING			16	/* slots per backend, at most */
 #define TXN_MIRROR_SUBS		64	/* levels that need no memory beside TxnBackend */
-#define TXN_MIRROR_CHUNKS	25	/* for as many levels as an int counts */
+#define TXN_MIRROR_CHUNKS	25	/* enough for as many levels as an int counts */
 #define TXN_NO_SLOT			PG_UINT32_MAX
 #define TXN_LOCK_PARTITIONS 128
 #define TXN_LAZY_ROWS		1024	/* a write set that names more is released at once */
@@ -96,7 +96,8 @@ entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row,
 #define TXN_LWLOCK_GROW		2	/* superblock.tcbs grows */
 #define TXN_LWLOCK_PREPARED	3	/* TxnPrepared, and TCBs of prepared transactions;
 								 * TxnKept and KeptRecords */
-#define TXN_LWLOCK_KEPT		4	/* what kept transactions have of earlier lives */
+#define TXN_LWLOCK_KEPT		4	/* row locks and stores that kept transactions have from
+								 * earlier lives */
 #define TXN_LWLOCK_ROWS		5	/* first partition of the lock table */
 #define TXN_LWLOCKS			(TXN_LWLOCK_ROWS + TXN_LOCK_PARTITIONS)
 
@@ -349,7 +350,7 @@ word_is_mine(uint64 word)
 		WORD_GENERATION(word) == My.generation;
 }
 
-/* Is the slot's transaction kept, and resumed by nobody?  Any slot number. */
+/* Is the slot's transaction kept, and not resumed yet?  Any slot number is allowed. */
 static inline bool
 slot_waits(uint32 slot)
 {
@@ -433,8 +434,8 @@ typedef enum TxnOwner
 	OWNER_RUNNING,
 	OWNER_COMMITTED,			/* stamped or not yet */
 	OWNER_ABORTED,				/* undone */
-	OWNER_UNDOING				/* aborted, not yet undone: the backend that
-								 * does it still holds its xid lock */
+	OWNER_UNDOING				/* aborted, not yet undone: the backend that undoes it still
+								 * holds its xid lock */
 } TxnOwner;
 
 typedef struct WordView
@@ -547,7 +548,10 @@ extern void kept_locks_end(TxnKept *k);
 extern void kept_locks_sort(void);
 extern void kept_restore_row(StoreId store, uint64 row);
 
-/* Before a row's lockers matter: those that are in write sets of kept transactions */
+/*
+ * To be called before a row's lockers matter: puts those that are in write sets of kept
+ * transactions into the lock table
+ */
 static inline void
 restore_kept_locks(const TxnRow *r)
 {

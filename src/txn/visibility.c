@@ -24,17 +24,17 @@
 
 #include "txn_internal.h"
 
-/* A word may name a transaction that has left only for a moment. */
+/* A word names a transaction that has ended only for a moment: try so often */
 #define STALE_WORD_TRIES	100000
 
-/* After this long without a look, the reference may lag too far behind. */
+/* If it was not read anew for this long, the reference may lag too far behind. */
 #define REFERENCE_MICROSECONDS	(10 * INT64CONST(1000000))
 
 TxnWideXmin TxnLastXmin;
 
 static uint64 reference_fxid = 0;
 static TimestampTz reference_time = 0;
-static TimestampTz reference_checked = 0;	/* statement that has looked at it */
+static TimestampTz reference_checked = 0;	/* start of the statement that has read it anew */
 
 /* ------------------------------------------------------------------------
  * 32 bits -> 64 bits
@@ -42,11 +42,11 @@ static TimestampTz reference_checked = 0;	/* statement that has looked at it */
  */
 
 /*
- * Any xid that is in use lies within 2^31 of any other one in use at the same
- * time.  The reference is some fxid that was in use a short while ago; it follows
- * what is widened, and is read anew in the first use of a transaction or statement
- * that comes long after the last look.  (Between statements a transaction may hold
- * nothing that keeps xids from being used up.)
+ * Any xid that is in use lies within 2^31 of any other one in use at the same time.  The
+ * reference is some fxid that was in use a short while ago.  It follows what is widened,
+ * and is read anew at the first use in a transaction or statement, if the last time is long
+ * ago.  (Between statements a transaction may hold nothing that keeps xids from being used
+ * up.)
  */
 uint64
 txn_widen(TransactionId xid)
@@ -57,7 +57,7 @@ txn_widen(TransactionId xid)
 		return (uint64) xid;
 	if (unlikely(reference_checked != GetCurrentStatementStartTimestamp()))
 	{
-		/* a procedure's transactions begin long after its statement */
+		/* transactions within a procedure may begin long after its statement */
 		TimestampTz now = Max(GetCurrentStatementStartTimestamp(),
 							  GetCurrentTransactionStartTimestamp());
 
@@ -97,7 +97,7 @@ set_status_flag(uint8 flag, bool on)
 	LWLockRelease(ProcArrayLock);
 }
 
-/* Ours, and not a walsender's.  PostgreSQL leaves it set when a transaction ends. */
+/* The flag is ours, and not a walsender's.  PostgreSQL leaves it set when a transaction ends. */
 static void
 hold_no_longer_everywhere(void)
 {
@@ -121,8 +121,8 @@ txn_next_fxid(void)
 }
 
 /*
- * TCBs of earlier lives need no place here: they are resolved before anybody
- * reads sofort rows.  But kept transactions, of which PostgreSQL knows nothing.
+ * TCBs of earlier lives need not be considered: they are resolved before anybody reads
+ * sofort rows.  But kept transactions must be, because PostgreSQL does not know them.
  */
 uint64
 txn_horizon(Relation rel)
@@ -132,9 +132,10 @@ txn_horizon(Relation rel)
 }
 
 /*
- * VACUUM has a snapshot, which counts from now on: no horizon passes it that is
- * computed before the release, and older ones lie before what is freed now.  Who has
- * none, because the transaction has ended for all others, stands for one taken now.
+ * VACUUM has a snapshot, which counts from now on: no horizon that is computed before the
+ * release passes it, and older horizons lie before what is freed now.  A process without a
+ * snapshot, because its transaction has ended for all others, counts as having one taken
+ * now.
  */
 TxnHold
 txn_hold_horizon(void)
@@ -181,7 +182,7 @@ txn_release_horizon(TxnHold hold)
  * ------------------------------------------------------------------------
  */
 
-/* Own transaction, also as a parallel worker sees it. */
+/* Is it our own transaction?  Also true in its parallel workers. */
 static bool
 is_own(uint64 word, uint64 fxid)
 {
@@ -200,8 +201,8 @@ bad_word(uint64 word)
 }
 
 /*
- * Transaction of a word in progress.  False: the word has changed or is about
- * to be seen changed; read it again.  *tries counts these.
+ * Transaction of a word in progress.  False: the word has changed, or the change will be
+ * visible soon; read it again.  *tries counts these.
  */
 static bool
 word_transaction(const uint64 *where, uint64 word, uint64 *fxid, int *tries)
@@ -214,8 +215,8 @@ word_transaction(const uint64 *where, uint64 word, uint64 *fxid, int *tries)
 }
 
 /*
- * Does a word name a kept transaction that nobody has resumed yet?  To be asked
- * before the slot's xid is read: false tells that it is not that of a dead server.
+ * Does a word name a kept transaction that nobody has resumed yet?  To be called before the
+ * slot's xid is read: after false that xid is not one of a dead server.
  */
 static inline bool
 word_waits(uint64 word)
@@ -223,7 +224,7 @@ word_waits(uint64 word)
 	return unlikely(slot_waits(WORD_SLOT(word)));
 }
 
-/* Who stands behind a begin or end word; see TxnOwner. */
+/* Finds who is behind a begin or end word; see TxnOwner. */
 void
 view_word(const uint64 *where, WordView *v)
 {
@@ -275,7 +276,7 @@ view_word(const uint64 *where, WordView *v)
 		else
 			v->owner = OWNER_UNDOING;
 
-		/* undone by a subtransaction meanwhile? */
+		/* perhaps a subtransaction was undone meanwhile */
 		if (word_read(where) == v->word)
 			return;
 	}
@@ -376,7 +377,7 @@ visible_dirty(StoreId store, uint64 row, const RowWords *words, Snapshot snapsho
 	return v.owner != OWNER_MINE && v.owner != OWNER_COMMITTED;
 }
 
-/* SNAPSHOT_NON_VACUUMABLE: not surely dead to all. */
+/* SNAPSHOT_NON_VACUUMABLE: is it not certainly dead to all? */
 static bool
 maybe_needed(const RowWords *words, Snapshot snapshot)
 {
@@ -400,8 +401,8 @@ txn_version_sight(const RowWords *words, Snapshot snapshot)
 }
 
 /*
- * An earlier command of this transaction has ended it, whoever made it: a table
- * scan beside a row that is updated again and again meets little else.
+ * Has an earlier command of this transaction ended it, whoever made it?  A table scan meets
+ * little else if one transaction updates a row again and again.
  */
 static inline bool
 ended_by_me(const RowWords *words, Snapshot snapshot)
@@ -446,9 +447,9 @@ txn_version_visible(StoreId store, uint64 row, const RowWords *words, Snapshot s
  */
 
 /*
- * Only a stamp makes a version dead to all: a committed deletion that is not
- * stamped yet is RECENTLY_DEAD.  A creator that has aborted but not undone yet
- * counts as in progress, so that nobody frees the row under it.
+ * Only a stamp makes a version dead to all: a committed deletion that is not stamped yet is
+ * RECENTLY_DEAD.  If the creator has aborted but is not undone yet, it counts as in
+ * progress, so that nobody frees the row meanwhile.
  */
 TxnVersionState
 txn_version_state(const RowWords *words, uint64 horizon, TransactionId *xid)

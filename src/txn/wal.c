@@ -46,12 +46,12 @@ typedef struct MarkRecord
 	uint64		fxid;
 } MarkRecord;
 
-/* One page of the commit log, and of commit timestamps: 8 kB blocks. */
+/* Xids on a page of the commit log, of commit timestamps and of pg_subtrans */
 #define CLOG_XIDS_PER_PAGE		(BLCKSZ * 4)
 #define SUBTRANS_XIDS_PER_PAGE	(BLCKSZ / sizeof(TransactionId))
 #define COMMIT_TS_XIDS_PER_PAGE (BLCKSZ / (sizeof(TimestampTz) + sizeof(RepOriginId)))
 
-/* Sequences that this transaction uses; more than fit, or unknown ones: all WAL. */
+/* Sequences that this transaction uses.  If there are more, or unknown ones, all WAL counts. */
 #define MAX_SEQUENCES	16
 
 static Oid	sequences[MAX_SEQUENCES];
@@ -60,7 +60,7 @@ static bool unpublished = false;	/* perhaps they were used since they were publi
 static bool foreign_wal = false;
 static bool async_noted = false;
 
-/* WAL before this is known to be flushed: saves a call. */
+/* WAL up to here is known to be flushed: saves a call. */
 static XLogRecPtr flushed_to = InvalidXLogRecPtr;
 
 /* ------------------------------------------------------------------------
@@ -69,8 +69,8 @@ static XLogRecPtr flushed_to = InvalidXLogRecPtr;
  */
 
 /*
- * A hot standby makes pages of pg_subtrans as it observes xids, and when it is promoted
- * nobody makes those of the ids that are skipped.  (They are empty; an xid observed later
+ * A hot standby makes pages of pg_subtrans as it observes xids; when it is promoted, nobody
+ * would make those of the ids that were skipped.  (They are empty; an xid observed later
  * makes its page once more.)
  */
 static void
@@ -171,9 +171,10 @@ sofort_cleanup(void)
 		TxnShmem->redo_next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
 	/*
-	 * The commit log gets the page of an epoch's first xid when that is assigned; the end
-	 * of recovery looks for it now, after a mark that ends with the epoch.  Here, in
-	 * recovery, a page that does not exist reads as zeroes, and stays in its buffer.
+	 * The commit log gets the page of an epoch's first xid when that is assigned; after a
+	 * mark that ends with the epoch, the end of recovery looks for this page already.
+	 * Here, in recovery, a page that does not exist reads as zeroes, and stays in its
+	 * buffer.
 	 */
 	if (XidFromFullTransactionId(ReadNextFullTransactionId()) == FirstNormalTransactionId)
 		(void) TransactionIdDidCommit(FirstNormalTransactionId);
@@ -204,8 +205,8 @@ wal_startup(void)
 }
 
 /*
- * Insert a record and flush it.  The transaction does not become a mixed one by
- * that: XactLastRecEnd stays.
+ * Inserts a record and flushes it.  That does not make the transaction a mixed one:
+ * XactLastRecEnd stays as it is.
  */
 static XLogRecPtr
 insert_and_flush(uint8 info, void *data, int len)
@@ -255,9 +256,9 @@ mark_covers(uint64 fxid)
 }
 
 /*
- * No crash may give this xid, which was assigned before, to another transaction.
- * Order: WAL record, pool, file in the data directory, each durable before the
- * next.  On an error the next caller tries again under the same sequence number.
+ * Makes sure that no crash can give this xid, which was assigned before, to another
+ * transaction.  Order: WAL record, pool, file in the data directory, each durable before
+ * the next.  After an error the next caller tries again under the same sequence number.
  */
 void
 wal_cover_xid(uint64 fxid)
@@ -273,7 +274,7 @@ wal_cover_xid(uint64 fxid)
 
 		mark.sequence = PoolSuper->hw_sequence + 1;
 		mark.fxid = Max(mark_limit(fxid), pg_atomic_read_u64(&TxnShmem->mark_fxid));
-		/* a full disk would get a record for each attempt */
+		/* otherwise a full disk would get a record for each attempt */
 		pool_reserve_high_water();
 		lsn = insert_and_flush(XLOG_SOFORT_MARK, &mark, sizeof(mark));
 		SOFORT_STOP("highwater-wal");
@@ -339,7 +340,7 @@ wal_log_committed(const TransactionId *xids, int n)
  * ------------------------------------------------------------------------
  */
 
-/* Pure commits from now on flush WAL up to here. */
+/* From now on pure commits flush WAL up to here. */
 static void
 raise_async_lsn(XLogRecPtr to)
 {
@@ -370,7 +371,7 @@ wal_note_async_commit(void)
 	async_noted = true;
 }
 
-/* It has committed, or failed. */
+/* The transaction has committed, or failed. */
 void
 wal_async_commit_done(bool committed)
 {
@@ -414,8 +415,8 @@ txn_sequences_used_unseen(void)
 }
 
 /*
- * What this transaction has done rests on WAL that others have written, and
- * perhaps nobody has flushed.
+ * What this transaction has done depends on WAL that others have written, and perhaps
+ * nobody has flushed.
  */
 void
 txn_note_foreign_wal(void)
@@ -424,8 +425,8 @@ txn_note_foreign_wal(void)
 }
 
 /*
- * LSN of the page of a sequence, if it was used: then nextval keeps its lock on it
- * until the transaction ends, so the page lies still if the sequence still exists.
+ * LSN of the page of a sequence, if it was used: then nextval keeps its lock on it until
+ * the transaction ends, so the page stays where it is if the sequence still exists.
  */
 static XLogRecPtr
 sequence_lsn(Oid oid)
@@ -442,7 +443,7 @@ sequence_lsn(Oid oid)
 		return lsn;
 	if (rel->rd_rel->relkind == RELKIND_SEQUENCE && RelationIsPermanent(rel))
 	{
-		/* RESTART: a number of before would be in another file, and come back by rollback */
+		/* RESTART: numbers drawn before are in another file, which comes back on rollback */
 		if (rel->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
 			lsn = GetXLogInsertEndRecPtr();
 		else
@@ -459,7 +460,7 @@ sequence_lsn(Oid oid)
 }
 
 /*
- * Of all that the transaction has noted: a cursor, or an expression that is prepared
+ * Publishes all that the transaction has noted: a cursor, or an expression that is prepared
  * once for a transaction, goes on drawing numbers without being seen again.
  */
 void
@@ -479,7 +480,7 @@ txn_publish_sequences(void)
 	unpublished = false;
 }
 
-/* Without a look at catalogs */
+/* The same without looking at catalogs */
 void
 txn_publish_sequences_on_error(void)
 {
@@ -488,7 +489,7 @@ txn_publish_sequences_on_error(void)
 	unpublished = false;
 }
 
-/* What no statement's end has published: deferred triggers of PL/pgSQL, calls unseen */
+/* Publishes what no statement's end has: deferred triggers of PL/pgSQL, unseen calls */
 void
 wal_publish_last_sequences(void)
 {
@@ -504,7 +505,7 @@ wal_forget_dependencies(void)
 	foreign_wal = false;
 }
 
-/* All commits that this transaction may have seen.  In the common case three loads. */
+/* Flushes all commits that this transaction may have seen.  In the common case three loads. */
 void
 txn_flush_seen_commits(void)
 {
@@ -513,7 +514,7 @@ txn_flush_seen_commits(void)
 	XLogRecPtr	lsn;
 
 	done = pg_atomic_read_u64(&TxnShmem->async_done);
-	/* in this order: equal means that all that had started have been counted */
+	/* in this order: if they are equal, all that had started have been counted */
 	pg_read_barrier();
 	started = pg_atomic_read_u64(&TxnShmem->async_started);
 	pg_read_barrier();
@@ -528,7 +529,10 @@ txn_flush_seen_commits(void)
 	}
 }
 
-/* Before the durable point of a pure transaction: everything in the WAL that it may have seen. */
+/*
+ * Before the durable point of a pure transaction: flushes everything in the WAL that it may
+ * have seen.
+ */
 void
 wal_flush_dependencies(void)
 {

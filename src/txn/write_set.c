@@ -3,10 +3,10 @@
  * write_set.c
  *	  What a transaction did to stores, durable before it is done.
  *
- * An entry names rows that may carry words of the transaction, a store or a
- * column that it made or drops, or locks that outlast a crash.  The first
- * entries are in the TCB, the others in a chain of chunks.  There is no copy in
- * memory: that would grow with the rows, and with each subtransaction.
+ * An entry names rows that may carry words of the transaction, a store or a column that
+ * it made or drops, or locks that outlast a crash.  The first entries are in the TCB,
+ * the others in a chain of chunks.  There is no copy in memory, which would grow with
+ * the rows, and with each subtransaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,8 +21,8 @@
 #include "txn_internal.h"
 
 /*
- * Ranges that the write set covers since the subtransaction began, and blocks
- * from which END entries came: a cache, forgetting costs an entry more.
+ * Ranges that the write set covers since the subtransaction began, and blocks from which
+ * END entries came.  A cache: what it forgets costs one more entry.
  */
 #define COVER_RANGES	8
 #define HOT_BLOCKS		16
@@ -42,7 +42,7 @@ static HotBlock hot[HOT_BLOCKS];
 /* The END entry that the last txn_log() or txn_log_update() appended; -1: it was covered */
 static int64 last_end = -1;
 
-/* What is logged from now on does not rely on older entries. */
+/* From now on what is logged does not rely on older entries. */
 void
 txn_new_statement(void)
 {
@@ -50,7 +50,7 @@ txn_new_statement(void)
 	memset(hot, 0, sizeof(hot));
 }
 
-/* Another chunk for the write set. */
+/* Adds a chunk to the write set. */
 static void
 add_chunk(void)
 {
@@ -85,7 +85,7 @@ write_set_entry(int64 n, TxnEntry *e)
 	return tcb_valid_entry(durable_entry(n), My.generation, e);
 }
 
-/* Append and flush, no drain. */
+/* Appends an entry and flushes it; no drain. */
 void
 txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
@@ -124,7 +124,7 @@ is_covered(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	return false;
 }
 
-/* Does the block give so many END entries that it should be logged whole? */
+/* Do so many END entries come from the block that it should be logged as a whole? */
 static bool
 is_hot(StoreId store, uint64 row)
 {
@@ -208,12 +208,12 @@ txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 }
 
 /*
- * A claim has failed.  Where words of the parent may carry the same command id,
- * undoing the entry could hit the parent's claim of that very row: take it back, if
- * it was made for this claim.  (Else it is that of a claim that has succeeded.)
- * Not flushed: should it stay on the medium it is harmless there.  A crash undoes all
- * of the transaction; once it has committed, the entry stamps the parent's claim as
- * the parent's own entry does, or finds no word of ours.
+ * A claim has failed.  Where words of the parent may carry the same command id, undoing the
+ * entry could hit the parent's claim of that very row.  So it is taken back, if it was made
+ * for this claim.  (Otherwise it belongs to a claim that has succeeded.)  Not flushed: if
+ * it stays on the medium it does no harm.  A crash undoes all of the transaction; and once
+ * that has committed, the entry stamps the parent's claim, as the parent's own entry does,
+ * or finds no word of ours.
  */
 void
 txn_forget_entry(StoreId store, uint64 row)
@@ -238,8 +238,8 @@ txn_forget_entry(StoreId store, uint64 row)
  */
 
 /*
- * Undo of a write set, first step: the links of one entry's rows.  True: what was done is
- * to be durable before anything else of the write set is undone.  No error, no allocation.
+ * Undo of a write set, first step: the links of one entry's rows.  True: what was done must
+ * be durable before anything else of the write set is undone.  No error, no allocation.
  */
 bool
 txn_undo_links(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from_command)
@@ -248,7 +248,7 @@ txn_undo_links(const TxnEntry *e, uint32 slot, uint32 generation, CommandId from
 		TxnOps->undo_links(e, slot, generation, from_command);
 }
 
-/* That was done for all entries, and any (or none) of them asks for it: one drain. */
+/* The first step was done for all entries: drains if any of them asked for it. */
 void
 txn_links_undone(bool must_be_durable)
 {
@@ -293,11 +293,11 @@ first_entry_of(SubTransactionId sub)
 }
 
 /*
- * Undo the entries of a subtransaction and all below it (they are the last
- * ones: what was logged since it began belongs to it), in reverse order, and
- * drop them from the write set.  Its words are durably gone before its entries
- * are; a DROP_STORE must be gone before the transaction can commit, which the
- * drain before the durable point sees to.  No error, no allocation.
+ * Undoes the entries of a subtransaction and all below it (they are the last ones: what was
+ * logged since it began belongs to it), in reverse order, and drops them from the write
+ * set.  Its words are durably gone before its entries are.  A DROP_STORE must be gone
+ * before the transaction can commit; the drain before the durable point ensures that.  No
+ * error, no allocation.
  */
 void
 txn_undo(SubTransactionId from_sub, CommandId from_command)
@@ -337,7 +337,7 @@ txn_undo(SubTransactionId from_sub, CommandId from_command)
  * ------------------------------------------------------------------------
  */
 
-/* All that may fail before a session takes over the TCB. */
+/* Everything that may fail, to be called before a session takes over the TCB. */
 void
 write_set_attach(const Tcb *tcb)
 {
@@ -347,7 +347,7 @@ write_set_attach(const Tcb *tcb)
 	My.maxchunks = My.nchunks;
 }
 
-/* Entry n of a chain of chunks, which is made longer if need be. */
+/* Entry n of a chain of chunks, which is extended if need be. */
 TcbEntry *
 txn_chunk_entry(PMPtr *link, uint64 n)
 {
@@ -369,7 +369,7 @@ txn_chunk_entry(PMPtr *link, uint64 n)
 	}
 }
 
-/* A lock that was carried to another version, durably */
+/* Stores a lock that was carried to another version, durably. */
 void
 txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
 					   LockTupleMode mode)

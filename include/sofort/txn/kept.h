@@ -14,7 +14,7 @@
 #include "sofort/pmem/layout.h"
 #include "storage/lockdefs.h"
 
-/* Seconds that a transaction waits for a taker after a start; 0: none waits. */
+/* GUC: seconds that a transaction waits to be resumed after a start; 0: none waits. */
 extern int	sofort_continuation_timeout;
 
 extern void kept_init(void);	/* _PG_init while preloading: setting, worker */
@@ -25,16 +25,16 @@ extern void kept_init(void);	/* _PG_init while preloading: setting, worker */
 extern bool txn_is_kept(void);
 
 /*
- * Keep this transaction from the end of the statement on.  hash: of its token,
- * 32 bytes.  The caller has made sure that all of it can be kept.  55000 if the
- * keeper does not run or it is kept already, 53400 if too many are, 53100.
+ * Keeps this transaction from the end of the statement on. hash: of its token, 32 bytes.
+ * The caller has made sure that all of it can be kept.  Raises 55000 if the keeper does not
+ * run or the transaction is kept already, 53400 if too many are, 53100.
  */
 extern void txn_keep(const uint8 *hash, const char *label, TimestampTz started);
 
 /*
- * A top-level statement of a kept transaction has ended, the client has not heard
- * of it: make everything so far durable, then the number of statements that have
- * finished.  May raise errors.
+ * A top-level statement of a kept transaction has ended, and the client has not heard of it
+ * yet: makes everything so far durable, then the number of finished statements.  May raise
+ * errors.
  */
 extern void txn_statement_finished(uint64 statements);
 
@@ -65,26 +65,33 @@ typedef struct TxnKeptInfo
 extern void txn_kept_find(const uint8 *hash, TxnKeptInfo *info);
 
 /*
- * Go on with it in this transaction, which has done nothing yet, at READ
- * COMMITTED; the caller has locked its relations.  False if it does not wait any
- * more.  The first command id becomes higher than all that it has used.
+ * Goes on with it in this transaction, which has done nothing yet, at READ COMMITTED; the
+ * caller has locked its relations.  False if it no longer waits.  Command ids continue
+ * above all that it has used.
  */
 extern bool txn_resume(const TxnKeptInfo *info);
 
-/* In between it does not expire: this session is about to resume it.  (Its end ends it.) */
+/*
+ * Between begin_taking and end_taking it does not expire, because this session is about to
+ * resume it.  (The end of the session is an end_taking.) txn_lock_for_resume() raises 55P03
+ * instead of waiting.
+ */
 extern void txn_lock_for_resume(Oid relid, LOCKMODE mode);
 extern void txn_kept_begin_taking(const TxnKeptInfo *info);
 extern void txn_kept_end_taking(void);
 
-/* Roll it back; false if it does not wait any more. */
+/* Rolls it back; false if it no longer waits. */
 extern bool txn_kept_abort(const TxnKeptInfo *info);
 
 /* ---- those that wait ---- */
 
-/* One load: are there any? */
+/* Are there any?  One load. */
 extern bool txn_any_kept_waits(void);
 
-/* Stores that they have changed, or only locked rows of; a store may come twice. */
+/*
+ * Visits the stores that they have changed, or in which they have only locked rows; a store
+ * may come twice.
+ */
 typedef void (*TxnKeptVisitor) (void *arg, StoreId store, bool changed);
 extern void txn_kept_visit_stores(uint32 place, TxnKeptVisitor fn, void *arg);
 extern void txn_all_kept_visit_stores(Oid db_oid, TxnKeptVisitor fn, void *arg);

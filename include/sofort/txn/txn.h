@@ -26,18 +26,17 @@ extern Size txn_shmem_size(void);
 extern int	txn_lwlocks(void);	/* of the named tranche "sofort_txn" */
 
 /*
- * From shmem_startup_hook, after pool_startup() and store's registration:
- * volatile state anew; TCBs COMMITTED in an earlier life are finished (their
- * rows stamped, their stores and columns made good); the others wait for
- * txn_resolve_leftovers().
+ * From shmem_startup_hook, after pool_startup() and store_startup(): makes volatile state
+ * anew, and finishes TCBs that were COMMITTED in an earlier life (stamps their rows,
+ * carries out their drops); the others wait for txn_resolve_leftovers().
  */
 extern void txn_startup(void);
 
 /*
- * PREPARED and dead TCBs of earlier lives, by the first backend that touches
- * sofort.  Called by store_open() and friends; two loads when done.  Also
- * txn_resolve_prepared(), while somebody may be finishing a prepared transaction.
- * Marks the commit log for COMMITTED ones, too (pg_xact_status).
+ * Resolves PREPARED and dead TCBs of earlier lives, in the first backend that touches
+ * sofort.  Called by store_open() and similar functions; two loads when that is done.
+ * Includes txn_resolve_prepared(), while somebody may be finishing a prepared transaction.
+ * Also marks COMMITTED ones in the commit log (pg_xact_status).
  */
 extern void txn_resolve_leftovers(void);
 
@@ -51,11 +50,11 @@ extern bool txn_recovering;
 /* ---- prepared transactions ---- */
 
 /*
- * Stamp or undo the rows of prepared transactions that were committed or rolled
- * back meanwhile, carry out what they created or dropped, let go of their row
- * locks.  Their relation locks are gone already: whoever frees storage of a
- * relation calls this (or txn_resolve_leftovers()) after he has locked it.  One
- * load while there are none.  No LWLock of txn or store may be held.
+ * Stamps or undoes the rows of prepared transactions that were committed or rolled back
+ * meanwhile, carries out what they created or dropped, and releases their row locks.  Their
+ * relation locks are gone already: so whoever frees storage of a relation calls this (or
+ * txn_resolve_leftovers()) after locking it.  One load while there are none.  No LWLock of
+ * txn or store may be held.
  */
 extern void txn_resolve_prepared(void);
 
@@ -116,8 +115,8 @@ typedef struct TxnStoreOps
 							  CommandId from_command);
 
 	/*
-	 * The transaction of another session was stamped or undone: nothing may point
-	 * to its stores, on which we have no locks, when it counts as ended.
+	 * The transaction of another session was stamped or undone here: drop everything that
+	 * points to its stores, on which we have no locks, before it counts as ended.
 	 */
 	void		(*end_of_other) (void);
 
@@ -141,9 +140,9 @@ extern void txn_register_store_ops(const TxnStoreOps *ops);
 /* ---- writing ---- */
 
 /*
- * Make sure that this transaction may write: pool ready, not in recovery, not
- * a parallel worker (25000), xid assigned and below the durable high-water
- * mark, TCB active and durable.  Raises errors; cheap when done already.
+ * Makes sure that this transaction may write: pool ready, not in recovery, not a parallel
+ * worker (25000), xid assigned and below the durable high-water mark, TCB active and
+ * durable.  Raises errors; cheap if that was done already.
  */
 extern void txn_begin_write(void);
 
@@ -151,20 +150,20 @@ extern void txn_begin_write(void);
 extern bool txn_is_writing(void);
 
 /*
- * The word that begins or ends a version in this transaction.  54000 if cid is
- * beyond WORD_MAX_COMMAND.  txn_begin_write() was called.
+ * The word that begins or ends a version in this transaction. 54000 if cid is beyond
+ * WORD_MAX_COMMAND. txn_begin_write() must have been called.
  */
 extern uint64 txn_progress_word(CommandId cid);
 
 /*
- * Add to the write set; durable (drained) on return, and remembered with the
- * current subtransaction.  Called before the first word refers to the TCB.
- * Skips what the last ranges already cover; may log a whole block for
- * END entries that come from one block (see README: exactness of savepoints).
+ * Adds to the write set; durable (drained) on return, and belongs to the current
+ * subtransaction.  To be called before a word of these rows refers to the TCB.  Skips what
+ * the last ranges already cover; may log a whole block if many END entries come from it
+ * (see README: exactness of savepoints).
  */
 extern void txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 
-/* Two entries with one drain: the END of the old and the BEGIN of the new. */
+/* Adds two entries with one drain: the END of the old row and the BEGIN of the new one. */
 extern void txn_log_update(StoreId store, uint64 old_row, uint64 new_row);
 
 /*
@@ -177,18 +176,19 @@ extern void txn_note_sequence(Oid sequence);
 extern void txn_publish_sequences(void);
 
 /*
- * A statement begins that may use sequences: those noted, or also others.  If it
- * fails, the end of the transaction publishes them, or, at a savepoint, the second one.
+ * A statement begins that may use sequences: those noted or, if "others", also others.  If
+ * it fails, the end of the transaction publishes them, or, at a savepoint,
+ * txn_publish_sequences_on_error().
  */
 extern void txn_sequences_may_be_used(bool others);
 extern void txn_publish_sequences_on_error(void);
 
-/* They are used outside any statement: nobody will see when that has ended. */
+/* Sequences are used outside any statement: nobody will notice when that has ended. */
 extern void txn_sequences_used_unseen(void);
 
 /*
- * This transaction relies on WAL that others may have written and not flushed:
- * its commit flushes all that there is then.
+ * This transaction relies on WAL that others may have written and not flushed: its commit
+ * flushes all WAL that there is then.
  */
 extern void txn_note_foreign_wal(void);
 
@@ -199,19 +199,18 @@ extern void txn_flush_seen_commits(void);
 /* ---- visibility ---- */
 
 /*
- * Is the version visible?  words are read (and read again where a TCB was
- * consulted).  For SNAPSHOT_DIRTY fills snapshot->xmin, xmax and
- * speculativeToken, so row identifies (store, row) for the token.  Raises
- * 0A000 for SNAPSHOT_HISTORIC_MVCC.
+ * Is the version visible? words are read (and read again where a TCB was consulted).  For
+ * SNAPSHOT_DIRTY fills snapshot->xmin, xmax and speculativeToken, for which store and row
+ * are needed.  Raises 0A000 for SNAPSHOT_HISTORIC_MVCC.
  */
 extern bool txn_version_visible(StoreId store, uint64 row, const RowWords *words,
 								Snapshot snapshot);
 
 /*
- * The same for SNAPSHOT_MVCC, in more detail.  Along a row's versions, from old to
- * new, the answers are ENDED ..., VISIBLE (or none), NOT_YET ...: who replaces a
- * version waits until its creator has ended, so whatever snapshot counts the one
- * counts the other.  (Versions of aborted transactions, and freed ones, are NOT_YET.)
+ * The same for SNAPSHOT_MVCC, in more detail.  Along a row's versions, from old to new, the
+ * answers are ENDED ..., VISIBLE (or none), NOT_YET ...: whoever replaces a version waits
+ * until its creator has ended, so a snapshot that sees the later change sees the earlier
+ * one, too.  (Versions of aborted transactions, and freed ones, are NOT_YET.)
  */
 typedef enum TxnSight
 {
@@ -255,10 +254,11 @@ extern TxnVersionState txn_version_state(const RowWords *words, uint64 horizon,
 extern uint64 txn_horizon(Relation rel);
 
 /*
- * The transaction of VACUUM holds back nobody's horizon, nor does one that has ended
- * for all others and is being undone.  Between these two it does: a row that is freed
- * meanwhile is not filled again.  What the caller knows of rows from before it must
- * look at anew.  Who has no snapshot takes none in between.  An error needs no release.
+ * The transaction of VACUUM holds back nobody's horizon, nor does one that has ended for
+ * all others and is being undone.  Between txn_hold_horizon() and txn_release_horizon() it
+ * does: a row that is freed meanwhile is not filled again.  What the caller knew of rows
+ * before must be read anew.  A caller without a snapshot takes none in between.  After an
+ * error no release is needed.
  */
 typedef enum TxnHold
 {
@@ -275,7 +275,11 @@ extern void txn_release_horizon(TxnHold hold);
  * txn_horizon(NULL) > this. */
 extern uint64 txn_next_fxid(void);
 
-/* For tests: as if the slots of this process had been used so often. */
+/*
+ * For tests: makes it look as if the slots of this process had been used so often; counts
+ * entries of the lock table; limits the number of KeptRecords for this session; counts
+ * entries that were looked at to release locks.
+ */
 extern void txn_test_set_generations(uint32 generation);
 extern uint64 txn_test_lock_entries(void);
 extern void txn_test_limit_records(uint64 n);	/* in this session */
@@ -294,8 +298,8 @@ extern CommandId txn_word_command(uint64 word); /* 0 if not our own */
 extern bool txn_word_is_mine(uint64 word);
 
 /*
- * Whose end says what becomes of a PROGRESS word: a subtransaction, if it still
- * is one.  Invalid if the transaction has ended.
+ * The xid whose end decides what becomes of a PROGRESS word: that of a subtransaction, if
+ * it is still open.  Invalid if the transaction has ended.
  */
 extern TransactionId txn_word_waitable_xid(uint64 word);
 
@@ -311,22 +315,21 @@ typedef struct TxnRow
 } TxnRow;
 
 /*
- * Claim the version for DELETE or UPDATE: on TM_Ok its end word is the
- * progress word of (TCB, cid) with these END_ flags, flushed, not drained; the
- * caller has logged the row with txn_log() before.  Otherwise nothing has
- * changed and tmfd is filled except ctid (the caller knows successors); the
- * result is what heap_delete / heap_update would say for the same history
- * (TM_Invisible, TM_SelfModified, TM_Updated, TM_Deleted, TM_BeingModified if
- * !wait).  Waits through the lock manager (XactLockTableWait, LockTuple), so
- * no LWLock may be held.  Evaluates crosscheck as heap does.
+ * Claims the version for DELETE or UPDATE: on TM_Ok its end word is the progress word of
+ * (TCB, cid) with these END_ flags, flushed, not drained; the caller has logged the row
+ * with txn_log() before.  Otherwise nothing has changed and tmfd is filled except ctid (the
+ * caller knows successors); the result is that of heap_delete() or heap_update() for the
+ * same history (TM_Invisible, TM_SelfModified, TM_Updated, TM_Deleted, TM_BeingModified if
+ * !wait).  Waits through the lock manager (XactLockTableWait, LockTuple), so no LWLock may
+ * be held.  Evaluates crosscheck as heap does.
  */
 extern TM_Result txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck,
 							   uint64 end_flags, bool wait, TM_FailureData *tmfd);
 
 /*
- * Lock the version (not its successors: the caller follows them).  Results as
- * heap_lock_tuple.  have_tuple_lock carries the heavyweight tuple lock from one
- * version to the next; txn_release_tuple_lock() ends it.
+ * Locks the version (not its successors: the caller follows them).  Results as those of
+ * heap_lock_tuple(). have_tuple_lock carries the heavyweight tuple lock from one version to
+ * the next; txn_release_tuple_lock() releases it.
  */
 extern TM_Result txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode,
 							  LockWaitPolicy policy, bool *have_tuple_lock,
@@ -334,8 +337,8 @@ extern TM_Result txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode
 extern void txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_lock);
 
 /*
- * An update has made "to" the successor of "from": live lockers of "from" hold
- * the same locks on "to".  After the link is published.
+ * An update has made "to" the successor of "from": gives live lockers of "from" the same
+ * locks on "to".  To be called after the link is published.
  */
 extern void txn_carry_lockers(const TxnRow *from, const TxnRow *to);
 
@@ -349,7 +352,7 @@ extern void txn_carry_lockers(const TxnRow *from, const TxnRow *to);
  */
 extern TM_Result txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode);
 
-/* The blocks of this store are about to be freed: row locks in them are forgotten. */
+/* The blocks of this store are about to be freed: forgets row locks in them. */
 extern void txn_forget_locks(StoreId store);
 
 /* ---- speculative insertion ---- */

@@ -54,7 +54,7 @@ txn_stamp_word(uint64 *word, uint32 slot, uint32 generation, uint64 fxid)
 	return true;
 }
 
-/* Is this begin word the transaction's own, of a command to be undone? */
+/* Is this word the transaction's own, of a command that is to be undone? */
 static inline bool
 txn_word_to_undo(uint64 w, uint32 slot, uint32 generation, CommandId from_command)
 {

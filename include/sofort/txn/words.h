@@ -9,30 +9,30 @@
  *	 bits 57..60  flags
  *	 bits  0..56  STAMP: bits 0..47 FullTransactionId
  *						 bits 48..56 check of all other bits
- *				  IN_PROGRESS, LOCK: bits 39..56 slot of the TCB (18 bits)
- *									 bits 25..38 generation (14 bits)
- *				  IN_PROGRESS:		 bits  0..24 command id (25 bits)
- *				  LOCK:				 bits 17..24 server life, low 8 bits
- *									 bits  0..16 subtransaction
+ *				  PROGRESS, LOCK: bits 39..56 slot of the TCB (18 bits)
+ *								  bits 25..38 generation (14 bits)
+ *				  PROGRESS:		  bits  0..24 command id (25 bits)
+ *				  LOCK:			  bits 17..24 server life, low 8 bits
+ *								  bits  0..16 subtransaction
  *				  otherwise 0
  *
  *	 begin		  meaning
  *	 EMPTY (0)	  the row id is free (or reserved, nothing written)
- *	 STAMP		  created by a transaction that committed; FrozenTransactionId: in
- *				  a store that goes if its maker does not commit, visible to all
- *	 IN_PROGRESS  created by the transaction in that TCB
+ *	 STAMP		  created by a transaction that committed; FrozenTransactionId:
+ *				  visible to all, in a store that is dropped if its maker aborts
+ *	 PROGRESS	  created by the transaction in that TCB
  *	 ABORTED	  its creator aborted; VACUUM makes it EMPTY
  *
  *	 end		  meaning
  *	 EMPTY (0)	  current version, no locker
  *	 STAMP		  deleted or updated by a transaction that committed
- *	 IN_PROGRESS  deleted or updated by the transaction in that TCB
+ *	 PROGRESS	  deleted or updated by the transaction in that TCB
  *	 LOCK		  row-locked by one transaction; flags hold LockTupleMode; reads
  *				  as EMPTY once that generation, or that server life, has ended
  *	 LOCKERS	  row-locked; the holders are in the lock table (DRAM)
  *
- * A word that names a slot and generation which have ended is found in a begin
- * word never, and in an end word only as LOCK.
+ * A begin word never names a slot and generation which have ended; an end word
+ * does so only as LOCK.
  *
  * Words change only by compare-and-swap (or by a plain store while the row is
  * reserved and invisible to everybody), and are read by one 8-byte load.
@@ -87,7 +87,7 @@
 #define WORD_COMMAND(w)		((CommandId) ((w) & 0x1ffffff))
 #define WORD_LOCK_MODE(w)	((LockTupleMode) (((w) >> WORD_FLAG_SHIFT) & 3))
 
-/* without its check, which comes when it is stored */
+/* without its check, which word_seal() adds when it is stored */
 #define WORD_MAKE_STAMP(fxid) \
 	(((uint64) WORD_TAG_STAMP << WORD_TAG_SHIFT) | (uint64) (fxid))
 #define WORD_MAKE_PROGRESS(slot, gen, cid) \
@@ -104,7 +104,7 @@
 #define WORD_ABORTED		((uint64) WORD_TAG_ABORTED << WORD_TAG_SHIFT)
 #define WORD_LOCKERS		((uint64) WORD_TAG_LOCKERS << WORD_TAG_SHIFT)
 
-/* Has a row with this begin word a version: is it neither free nor undone? */
+/* Does a row with this begin word hold a version, that is, is it neither free nor undone? */
 static inline bool
 begin_is_of_version(uint64 begin)
 {
