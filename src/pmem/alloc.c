@@ -3,11 +3,11 @@
  * alloc.c
  *	  Reservations, publication and freeing, with durable intents.
  *
- * An intent (target, link) of this process says "target is free unless link
- * holds it".  It is durable before the space is marked used, and forgotten,
- * durably, before the space can be taken by somebody else.  So at any moment a
- * crash leaves each allocation either linked, or free, or named by an intent:
- * alloc_startup() frees it unless it is marked and its link holds it.
+ * An intent (target, link) of this process says "target is free unless link holds it".
+ * It is durable before the space is marked used, and durably forgotten before the space
+ * can be taken by somebody else.  So a crash at any moment leaves each allocation
+ * linked, or free, or named by an intent: alloc_startup() frees it unless it is marked
+ * and its link holds it.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@ static uint64 open_intents = 0;
 /* Of these: its link was stored by pm_link_batch(), and waits for pm_settle(). */
 static uint64 linked_intents = 0;
 
-/* Of these: reserved ahead of their need, and given up when anything else needs them. */
+/* Of these: reserved ahead of need; given up when their intents are needed. */
 static uint64 ahead_intents = 0;
 
 /* pm_settle() has forgotten some, perhaps not durably. */
@@ -161,7 +161,7 @@ pm_reservable(void)
 		pg_popcount64(open_intents & ~linked_intents & ~ahead_intents);
 }
 
-/* n intents that nothing needs; r says which */
+/* Takes n intents that are not in use, and stores in r which */
 static void
 take_intents(PmReservation *r, int n)
 {
@@ -189,7 +189,7 @@ intent_of(const PmReservation *r)
 	return r->intent >= 0 ? &my_intents(false)->intent[r->intent] : NULL;
 }
 
-/* The slots of those requests that a slab serves.  All or none. */
+/* Reserves slots for those requests that a slab serves.  All or none. */
 static int
 reserve_slots(PmReservation *r, const PmRequest *request, int n, StoreId owner, int flags)
 {
@@ -218,7 +218,7 @@ reserve_slots(PmReservation *r, const PmRequest *request, int n, StoreId owner, 
 	return rc;
 }
 
-/* Space for all requests, or for some and not 0 */
+/* Reserves space for all requests; or for some, and returns not 0 */
 static int
 reserve_space(PmReservation *r, const PmRequest *request, int n, StoreId owner, int flags)
 {
@@ -234,7 +234,7 @@ reserve_space(PmReservation *r, const PmRequest *request, int n, StoreId owner, 
 	return rc;
 }
 
-/* Give up reservations, durably. */
+/* Gives up reservations, durably. */
 static void
 cancel_intents(const PmReservation *r, int n)
 {
@@ -252,9 +252,9 @@ cancel_intents(const PmReservation *r, int n)
 }
 
 /*
- * Several of the same owner: their intents are made durable together, but for those
- * of segments.  All or none (PM_RESERVE_UNGUARDED: what there is of them stays the
- * owner's): 0, an errno, or PM_FULL_ (for pm_raise_full()).
+ * Reserves for several requests of one owner: their intents are made durable together,
+ * except those of segments.  All or none (PM_RESERVE_UNGUARDED: what was taken stays the
+ * owner's).  Returns 0, an errno, or PM_FULL_ (for pm_raise_full()).
  */
 int
 pm_try_reserve_batch(PmReservation *r, const PmRequest *request, int n, StoreId owner, int flags)
@@ -273,14 +273,14 @@ pm_try_reserve_batch(PmReservation *r, const PmRequest *request, int n, StoreId 
 		register_callbacks();
 
 	/*
-	 * The server that starts must not fail because of a quota; nor the DELETE
-	 * that makes room, whose write set is given back when it ends.
+	 * The start of the server must not fail because of a quota; nor may a DELETE that makes
+	 * room, whose write set is given back when it ends.
 	 */
 	if (MyProc == NULL || owner == PM_OWNER_TXN)
 		flags |= PM_NO_QUOTA;
 
 	for (i = 0; i < n && guarded; i++)
-		intent_of(&r[i])->target = PM_NULL; /* (what a damaged one names) */
+		intent_of(&r[i])->target = PM_NULL; /* (what a damaged intent names) */
 	rc = reserve_space(r, request, n, owner, flags);
 	if (rc != 0)
 	{
@@ -356,7 +356,7 @@ pm_take_ahead(PmReservation *r, const PmRequest *request, int flags)
 	return false;
 }
 
-/* (Nobody holds what they name: it does not matter what has become of their links.) */
+/* (Nobody uses what they name, so it does not matter what has become of their links.) */
 void
 pm_give_up_ahead(void)
 {
@@ -446,9 +446,9 @@ pm_link_batch(const PmReservation *r, const PmRequest *request, int n)
 }
 
 /*
- * What pm_link_batch() has linked is durable; its intents are forgotten, flushed and
- * not drained: the caller drains before anybody else can free what they name, or ends
- * in an ERROR, after which pm_release_reservations() does.
+ * What pm_link_batch() has linked is durable: forgets its intents, flushed and not drained.
+ * The caller drains before anybody else can free what they name, or ends in an ERROR, after
+ * which pm_release_reservations() does.
  */
 static void
 settle_linked(bool drained)
@@ -535,7 +535,7 @@ free_segment(AllocIntent *intent)
 	segment_untake(target & PM_OFFSET_MASK, n);
 }
 
-/* The space of the targets of n intents becomes free, then these are forgotten. */
+/* Frees the space of the targets of n intents, then forgets these. */
 static void
 free_targets(AllocIntent **intent, int n)
 {
@@ -569,8 +569,8 @@ clear_other_links(PMPtr *links, uint64 n, PMPtr target, uint64 size)
 }
 
 /*
- * An intent that waits for pm_settle() must not be durable any more when the memory of
- * its link, or what the link holds, may be another's.  (Drained with the intent to free.)
+ * An intent that waits for pm_settle() must be durably gone before the memory of its link,
+ * or what the link holds, can be another's.  (Drained with the intent to free.)
  */
 static void
 settle_what_is_freed(PMPtr *link, PMPtr target, uint64 size)
@@ -590,7 +590,10 @@ settle_what_is_freed(PMPtr *link, PMPtr target, uint64 size)
 	}
 }
 
-/* An intent to free what the link holds; false, with a warning, if that is not the owner's. */
+/*
+ * Makes an intent to free what the link holds; false, with a warning, if that is not the
+ * owner's.
+ */
 static bool
 intend_to_free(AllocIntent *intent, StoreId owner, PMPtr *link, uint64 nlinks)
 {
@@ -619,9 +622,9 @@ intend_to_free(AllocIntent *intent, StoreId owner, PMPtr *link, uint64 nlinks)
 }
 
 /*
- * Each of n intents names what is to be freed, and its link holds that; flushed.  It does
- * not matter whether a power cut takes a link or the mark of what it led to:
- * recover_intent() completes either.  But of several links the first one goes alone.
+ * Carries out n intents that name what is to be freed, and whose links hold that; flushed.
+ * If a power cut loses the change of a link, or of the mark of what it led to,
+ * recover_intent() completes it.  But of several links the first one is changed alone.
  */
 static void
 carry_out(AllocIntent **intent, int n)
@@ -720,8 +723,8 @@ link_holds_target(const AllocIntent *intent)
 }
 
 /*
- * After an ERROR, or at exit: what was reserved and not linked becomes free.
- * An ERROR may have struck between linking and forgetting; what is linked stays.
+ * After an ERROR, or at exit: frees what was reserved and not linked.  An ERROR may have
+ * come between linking and forgetting; what is linked stays.
  */
 void
 pm_release_reservations(void)
@@ -735,7 +738,7 @@ pm_release_reservations(void)
 		return;
 	HOLD_INTERRUPTS();
 	mine = my_intents(false);
-	pm_drain();					/* links, before the intents that name them go */
+	pm_drain();					/* drains links before the intents that name them go */
 	settled_since_drain = false;
 	for (int i = 0; i < PM_INTENTS_PER_BACKEND; i++)
 	{
@@ -778,7 +781,7 @@ mark_of_target(const AllocIntent *intent)
 	return NULL;
 }
 
-/* The target may be marked used, and its link does not hold it.  Flushed. */
+/* Frees a target that may be marked used, and that its link does not hold.  Flushed. */
 static void
 recover_target(AllocIntent *intent, uint64 *mark)
 {
@@ -802,10 +805,10 @@ recover_target(AllocIntent *intent, uint64 *mark)
 }
 
 /*
- * One intent of an earlier life.  What a killed process stored last may be visible
- * and not on the medium: here the links, and the mark of what they hold.  That
- * goes for a link that pm_free() has zeroed, too: it must not come back when its
- * target is free.
+ * Completes one intent of an earlier life.  What a killed process stored last may be
+ * visible but not on the medium: so links, and the mark of what they hold, are flushed;
+ * also a link that pm_free() has zeroed, because it must not come back when its target is
+ * free.
  */
 static void
 recover_intent(AllocIntent *intent)
@@ -814,7 +817,7 @@ recover_intent(AllocIntent *intent)
 	uint64	   *mark = mark_of_target(intent);
 	bool		marked = mark != NULL && *mark != 0;
 
-	/* a power cut may have left a link that was not settled, and not the mark */
+	/* a power cut may have left a link that was not settled, but not the mark */
 	if (linked && !marked)
 		pm_store8(pm_deref(intent->link), PM_NULL); /* its transaction cannot have committed */
 	else if (link_is_readable(intent))
@@ -876,7 +879,7 @@ alloc_startup(void)
 						recovered)));
 }
 
-/* Room for the intents of this server's processes. 0, an errno or PM_FULL_. */
+/* Makes room for the intents of this server's processes.  Returns 0, an errno or PM_FULL_. */
 int
 alloc_prepare_intents(void)
 {

@@ -32,8 +32,8 @@ static Size arena_size = 0;
 static dsa_area *area = NULL;
 
 /*
- * Reserve the mapping; once per postmaster.  False with a reason if the
- * address space is not to be had.
+ * Reserves the mapping; once per postmaster.  False with a reason if there is no such
+ * address space.
  */
 bool
 arena_reserve(PoolRefusal *why)
@@ -66,7 +66,7 @@ arena_reserve(PoolRefusal *why)
 	return true;
 }
 
-/* Empty the arena; whenever shared memory is made (postmaster). */
+/* Empties the arena; called whenever shared memory is made (postmaster). */
 void
 arena_startup(void)
 {
@@ -77,7 +77,7 @@ arena_startup(void)
 	pm_shared->arena_ready = false;
 	if (madvise(arena_base, arena_size, MADV_REMOVE) != 0)
 	{
-		/* what the previous life left would be taken for zeroes */
+		/* otherwise what the previous life left would be taken for zeroes */
 		ereport(LOG,
 				(errmsg("could not give back memory of the sofort arena: %m")));
 		memset(arena_base, 0, arena_size);

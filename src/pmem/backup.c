@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * backup.c
- *	  A copy of the pool, as a power cut at one moment would have left it, while
+ *	  Makes a copy of the pool, as a power cut at one moment would have left it, while
  *	  others go on.  The argument is in README.md, "Backup".
  *
  * The pool is copied in passes: first all that is in use, then what was flushed
- * meanwhile.  For the last pass drains are held back, so nobody builds on
- * anything that was stored since; in that moment the restore point is written.
+ * meanwhile.  During the last pass drains are held back, so that nobody builds on
+ * anything that was stored meanwhile; in that moment the restore point is written.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@
 #define CHUNK			PM_GRANULE	/* unit of copying, in the file */
 #define DIRTY_WORDS		(PM_POOL_FILE_BYTES / CHUNK / 64)
 #define PASSES			8			/* with writers running, at most */
-#define FEW_CHUNKS		64			/* so many can be copied while drains wait */
+#define FEW_CHUNKS		64			/* so few chunks can be copied while drains wait */
 
 /* The copy until it is complete */
 static char partial[MAXPGPATH + 8];
@@ -59,7 +59,10 @@ backup_init_shared(void *p)
 		pg_atomic_init_u64(&dirty[i], 0);
 }
 
-/* A range was flushed while a backup runs.  (An atomic or is a full fence: the stores are visible first.) */
+/*
+ * Notes a range that was flushed while a backup runs.  (An atomic OR is a full fence: the
+ * stores are visible first.)
+ */
 void
 backup_note_flush(const void *addr, Size len)
 {
@@ -81,8 +84,8 @@ backup_wait(void)
 /* ---- barriers against the others ---- */
 
 /*
- * Every process has passed a full fence, and sees what was stored before.  So a
- * flush or drain need not execute one for the sake of backups.
+ * On return every process has passed a full fence, and sees what was stored before.  So
+ * flushes and drains need not execute one for the sake of backups.
  */
 static void
 barrier_everywhere(void)
@@ -107,7 +110,7 @@ hold_drains(void)
 	pg_memory_barrier();
 }
 
-/* Also after an error: what there is of the copy goes. */
+/* Also called after an error: removes an incomplete copy. */
 static void
 end_backup(int code, Datum arg)
 {
@@ -150,7 +153,7 @@ write_at(const Copy *copy, const char *from, Size len, uint64 offset)
 }
 
 /*
- * Lines are copied as they are at one time: until two readings agree.  (Read from
+ * Each line is copied as it is at one moment: it is read until two readings agree.  (From
  * the file, not from memory: a chunk may be given back meanwhile.)
  */
 static void
@@ -176,7 +179,7 @@ copy_chunk(const Copy *copy, uint64 chunk, bool fresh)
 		while (at < CHUNK && memcmp(copy->buffer + at, zero, PM_LINE) == 0)
 			at += PM_LINE;
 		if (at == CHUNK)
-			return;				/* a hole will do: a start allocates it */
+			return;				/* zeroes may stay a hole: a start allocates it */
 	}
 	write_at(copy, copy->buffer, CHUNK, offset);
 }
@@ -188,7 +191,7 @@ forget_and_copy(const Copy *copy, uint64 chunk, bool fresh)
 	copy_chunk(copy, chunk, fresh);
 }
 
-/* libpmemobj's metadata: nobody changes it while the server runs. */
+/* Copies libpmemobj's metadata, which nobody changes while the server runs. */
 static void
 copy_metadata(const Copy *copy)
 {
@@ -233,7 +236,7 @@ copy_metadata(const Copy *copy)
 				 errmsg("could not read sofort pool \"%s\": %m", pm_pool_file)));
 }
 
-/* Headers, words, and granules that are in use */
+/* Copies headers, words, and granules that are in use */
 static void
 copy_extent(const Copy *copy, int e)
 {
@@ -252,7 +255,7 @@ copy_extent(const Copy *copy, int e)
 	}
 }
 
-/* What was flushed since it was copied; returns how many chunks. */
+/* Copies again what was flushed since it was copied; returns how many chunks. */
 static uint64
 copy_dirty(const Copy *copy, bool interruptible)
 {
@@ -280,7 +283,7 @@ count_dirty(void)
 	return n;
 }
 
-/* The copy says of itself what it is; only a restored data directory may use it. */
+/* Marks the copy as one, so that only a restored data directory may use it. */
 static void
 label_copy(const Copy *copy)
 {
@@ -332,7 +335,7 @@ make_copy(const Copy *copy)
 		copy_extent(copy, e);
 	for (int pass = 0; pass < PASSES && count_dirty() > FEW_CHUNKS; pass++)
 		(void) copy_dirty(copy, true);
-	/* what is synchronised now need not be while commits wait, or after that */
+	/* what is synchronised now need not be synchronised while commits wait, or later */
 	if (fdatasync(copy->fd) != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),

@@ -3,8 +3,8 @@
  * cleanup.c
  *	  What must be undone when an error, or the end of the process, comes between.
  *
- * One callback of the process for all that is under way, as PostgreSQL has room for
- * few of them.
+ * There is one callback of the process for all cleanups, because PostgreSQL has room
+ * for few callbacks.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,8 +23,8 @@ static int	nregistered = 0;
 static LocalTransactionId registered_in = InvalidLocalTransactionId;
 
 /*
- * One at a time: an error in it ends in another call, for the others.  (This one's
- * place among the callbacks is free by now.)
+ * One cleanup at a time: an error in it leads to another call, for the others.  (The place
+ * of this callback is free by now.)
  */
 static void
 clean_up_at_exit(int code, Datum arg)
@@ -44,8 +44,9 @@ clean_up_at_exit(int code, Datum arg)
 }
 
 /*
- * What was registered in an earlier transaction.  PostgreSQL raises an error if
- * something was registered since: then it stays, and does nothing without a level.
+ * Takes back what was registered in an earlier transaction.  PostgreSQL raises an error if
+ * another callback was registered since: then ours stays, and does nothing while there is
+ * no level.
  */
 static bool
 take_back(void)
@@ -75,9 +76,10 @@ take_back(void)
 }
 
 /*
- * Before the callbacks of the allocator, which are older, and before what earlier
- * transactions have left: that of temporary tables, registered when one commits, ends
- * the transaction, whose memory the cleanups read.
+ * Registers the callback so that it runs before those of the allocator, which are older,
+ * and before those that earlier transactions have left: the one of temporary tables,
+ * registered when a transaction commits, ends the transaction, whose memory the cleanups
+ * read.
  */
 static void
 register_anew(void)

@@ -21,7 +21,7 @@ pm_crc(const void *bytes, Size len)
 	return crc;
 }
 
-/* As of both, one behind the other */
+/* CRC of both, one after the other */
 uint32
 pm_crc_of_two(const void *a, Size a_len, const void *b, Size b_len)
 {

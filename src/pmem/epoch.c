@@ -3,10 +3,9 @@
  * epoch.c
  *	  Epochs: when may memory that was unlinked be reused?
  *
- * Each process has a slot (a line of its own).  Inside, the slot holds the
- * epoch that was current when it entered; outside, 0.  Who unlinks something
- * makes a new epoch afterwards and reuses the memory when no slot holds an
- * older one.
+ * Each process has a slot (a line of its own).  Inside, the slot holds the epoch that
+ * was current when it entered; outside, 0.  Whoever unlinks something begins a new
+ * epoch afterwards, and reuses the memory when no slot holds an older one.
  *
  * Reader:		slot = epoch; full fence; follow pointers
  * Reclaimer:	unlink; epoch + 1 (full fence); full fence; read slots
@@ -106,8 +105,9 @@ note_outer_depth(SubTransactionId sub)
 }
 
 /*
- * An error inside may be caught: its subtransaction leaves what it has entered.  Else
- * who waits for others to leave would wait for this transaction, perhaps for itself.
+ * An error inside an epoch may be caught: its subtransaction leaves what it has entered.
+ * Otherwise a process that waits for others to leave would wait for this transaction,
+ * perhaps for itself.
  */
 static void
 epoch_subxact_end(SubXactEvent event, SubTransactionId sub, SubTransactionId parent, void *arg)
@@ -215,7 +215,7 @@ epoch_passed(uint64 epoch)
 	}
 	pg_memory_barrier();
 
-	/* all epochs up to "oldest" have passed: remember that for others */
+	/* all epochs up to "oldest" have passed: noted for others */
 	while (known < oldest &&
 		   !pg_atomic_compare_exchange_u64(&pm_shared->epoch_passed, &known, oldest))
 		;

@@ -51,9 +51,9 @@ fault_shmem_size(void)
 }
 
 /*
- * Points that are passed before anybody can log in: the environment of the
- * postmaster may name one, SOFORT_STOP_POINT=point:action.  Whoever sets that
- * could as well kill the server.
+ * For points that are passed before anybody can log in, the environment of the postmaster
+ * may name one: SOFORT_STOP_POINT=point:action.  (Whoever can set that could as well kill
+ * the server.)
  */
 static void
 fault_arm_from_environment(void)
@@ -107,7 +107,7 @@ fault_require(const char *point)
 				 errmsg("invalid name of a stop point: \"%s\"", point)));
 }
 
-/* Points armed twice are two entries: each has its own waiter. */
+/* A point that is armed twice has two entries, each with its own waiter. */
 void
 fault_arm(const char *point, FaultAction action, int nth)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * owner.c
- *	  Whose an allocation is, and all that an owner has.
+ *	  To whom an allocation belongs, and everything that belongs to an owner.
  *
  *-------------------------------------------------------------------------
  */
@@ -97,7 +97,7 @@ pm_free_owner(StoreId owner, bool again)
 
 	Assert(owner != PM_OWNER_SHARED && owner != PM_OWNER_POOL);
 	HOLD_INTERRUPTS();
-	pm_settle_durably();		/* links may lie in what becomes free */
+	pm_settle_durably();		/* links may lie in what is freed */
 	slab_forget_owner(owner);
 	for (e = 0; e < pm_nextents; e++)
 	{

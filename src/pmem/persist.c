@@ -3,9 +3,9 @@
  * persist.c
  *	  Flush and drain.  See include/sofort/pmem/persist.h.
  *
- * pm_flush() collects lines in a small array of this process, so that a line
- * that is written several times between two drains is written back once.  The
- * array is worked off by pm_drain(), or before that when it is full.
+ * pm_flush() collects lines in a small array of this process, so that a line that is
+ * written several times between two drains is written back once. pm_drain() writes the
+ * lines of the array back; so does pm_flush() when it is full.
  *
  *-------------------------------------------------------------------------
  */
@@ -122,8 +122,8 @@ persist_logs(void)
 }
 
 /*
- * Does a drain wait for a disk?  Who can prepare something so that it waits once
- * less does it then; elsewhere a few lines more cost as much as the drain.
+ * Does a drain wait for a disk?  Then it pays to prepare something in order to wait once
+ * less; elsewhere a few more lines cost as much as the drain.
  */
 bool
 pm_drain_is_slow(void)
@@ -187,8 +187,8 @@ persist_configure(PmMedium m, int fd, char *base, uint64 size)
 /* ---- backups ---- */
 
 /*
- * Around all that makes something durable: no backup begins its last pass until
- * we leave, and while it runs we wait.  The fence between the two accesses is the
+ * Called before making anything durable: until leave_drain() no backup begins its last
+ * pass, and while that runs we wait here.  The fence between the two accesses is the
  * backup's (barrier_everywhere() in backup.c).
  */
 static inline void
@@ -234,7 +234,7 @@ write_back_pending(void)
 		redo_write_lines(pending, npending, NULL, 0, false);
 	else if (medium == PM_MEDIUM_NONE || instruction == FLUSH_NONE)
 	{
-		/* nothing is mapped; or the caches are persistent */
+		/* nothing is mapped, or the caches are persistent */
 	}
 	else if (instruction == FLUSH_CLWB)
 	{
@@ -284,7 +284,7 @@ pm_flush(const void *addr, Size len)
 	}
 }
 
-/* (Lines for the log are only read, and what they hold then will do.) */
+/* (Lines for the log are only read, later; what they hold then is as good.) */
 void
 pm_start_writeback(void)
 {

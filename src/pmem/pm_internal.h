@@ -41,7 +41,7 @@
 typedef struct SlabSet
 {
 	uint64		key;			/* 0 = unused */
-	uint64		tag;			/* unique for ever: life and a counter */
+	uint64		tag;			/* never reused: life and a counter */
 	PMPtr		head;			/* list of slabs with free slots */
 	uint32		scan_extent;	/* older slabs are found from here on */
 	uint32		scan_granule;
@@ -58,13 +58,13 @@ typedef struct SlabBucket
 typedef struct EpochSlot
 {
 	pg_atomic_uint64 epoch;		/* 0 = in none */
-	volatile uint32 draining;	/* backup.c; of the process, too */
+	volatile uint32 draining;	/* backup.c: state of a backup */
 	char		pad[PM_LINE - sizeof(pg_atomic_uint64) - sizeof(uint32)];
 } EpochSlot;
 
 #define PM_REASON_BYTES		1024
 
-#define PM_SPARE_GRANULES	8	/* kept back for what makes room */
+#define PM_SPARE_GRANULES	8	/* granules kept back for what makes room */
 
 typedef struct PmShared
 {
@@ -77,7 +77,7 @@ typedef struct PmShared
 	uint64		life;
 	StoreId		first_store_of_life;
 	bool		missing;		/* pool_create_anew() is the remedy */
-	bool		started;		/* it can be used, as far as the start could tell */
+	bool		started;		/* the pool can be used, as far as the start could tell */
 	bool		restoring;		/* the pool is a copy, and recovery has to reach
 								 * its point */
 

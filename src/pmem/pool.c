@@ -29,8 +29,8 @@ EpochSlot  *pm_epochs = NULL;
 #define BITMAP_BYTES	((Size) PM_MAX_EXTENTS * PM_MAX_GRANULES / 8)
 
 /*
- * Note why the pool cannot be used; always false, so that callers can return
- * it.  hint and detail may be NULL.
+ * Notes why the pool cannot be used; always returns false, so that callers can return that.
+ * hint and detail may be NULL.
  */
 bool
 pool_refuse(PoolRefusal *why, int sqlstate, const char *hint, const char *detail,
@@ -97,8 +97,8 @@ make_shared(void)
 /* ---- start-up ---- */
 
 /*
- * Is this data directory a copy that recovery brings up to date?  Then a pool
- * beside it is not its own, or not of its time.
+ * Is this data directory a copy that recovery brings up to date?  Then a pool beside it is
+ * not its own, or is of another time.
  */
 static bool
 is_restored_copy(void)
@@ -108,10 +108,11 @@ is_restored_copy(void)
 }
 
 /*
- * A restored data directory with a copy that sofort.backup() made: it is opened,
- * and the end of recovery will tell whether the two are of the same moment
- * (pool_check_restored()).  False: there is none.  What comes later is a crash of the
- * recovery: the file may be older than its redo log, which was not replayed yet.
+ * A restored data directory with a copy that sofort.backup() made: it is opened, and the
+ * end of recovery will tell whether the two are of the same moment (pool_check_restored()).
+ * False: there is none.  If the control file says RESTORING or ADOPTED already, an earlier
+ * recovery has crashed: then the pool file may be older than its redo log, which was not
+ * replayed yet.
  */
 static bool
 adopt_copy(PoolControl *control, bool have_control)
@@ -145,8 +146,9 @@ adopt_copy(PoolControl *control, bool have_control)
 }
 
 /*
- * Remembered, so that it is not forgotten when the signal file goes; also where sofort
- * is new: tables may come with the WAL, or have come with the copy.
+ * Refuses the pool of a restored data directory, and notes that in the control file,
+ * because the signal file will go; also where sofort is new, as tables may come with the
+ * WAL, or have come with the copy.
  */
 static bool
 refuse_restored(PoolControl *control, bool have_control, PoolRefusal *why)
@@ -203,7 +205,7 @@ first_start(PoolControl *control, PoolRefusal *why)
 	return true;
 }
 
-/* Lock, create if it is time to, open, map: once per postmaster. */
+/* Locks the pool, creates it if that is due, opens and maps it: once per postmaster. */
 static bool
 open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 {
@@ -228,7 +230,10 @@ open_pool(PoolControl *control, bool have_control, PoolRefusal *why)
 		if (!pool_file_create(control, why))
 			return false;
 	}
-	/* who made it may have been killed, or got an error, before its name was on the disk */
+	/*
+	 * the process that made it may have been killed, or got an error, before its name was
+	 * on the disk
+	 */
 	else if (control->state == CONTROL_CREATING && !pool_file_make_name_durable(pm_pool_file))
 		return pool_refuse_errno(why, "synchronize the directory of", pm_pool_file, NULL);
 	return pool_file_open(control, why);
@@ -260,8 +265,8 @@ set_flags(uint32 flags)
 }
 
 /*
- * A new life: pool, then file.  An older copy of either is noticed at the next
- * start by that.  What an interrupted step left is finished first.
+ * Begins a new life: in the pool, then in the control file.  By that the next start notices
+ * an older copy of either.  What an interrupted step left is finished first.
  */
 static bool
 start_life(PoolControl *control, PoolRefusal *why)
@@ -295,7 +300,10 @@ start_pool(PoolRefusal *why)
 	memset(&control, 0, sizeof(control));
 	if (!control_read(&control, &have_control, why))
 		return false;
-	/* who wrote it may have been killed before it was: what follows in the pool relies on it */
+	/*
+	 * its writer may have been killed before it was durable, and what follows in the pool
+	 * relies on it
+	 */
 	if (have_control && !control_make_durable(why))
 		return false;
 	if (is_restored_copy())
@@ -385,7 +393,7 @@ pool_check_restored(XLogRecPtr replayed, TimeLineID timeline)
 	(void) control_write(&control, ERROR);
 	if (same)
 	{
-		/* what was refused for another reason waits for the next start */
+		/* if the pool was refused for another reason, this waits for the next start */
 		pg_write_barrier();
 		if (pm_shared->started)
 			pm_shared->status = POOL_READY;
@@ -427,8 +435,8 @@ pool_finish_restore(void)
 	PG_CATCH();
 	{
 		/*
-		 * The next one tries again: a file that says ADOPTED lets a copy pass.  (One that
-		 * could not be flushed has its new contents.)
+		 * On an error the next caller tries again: a file that says ADOPTED lets a copy
+		 * pass.  (A file that could not be flushed has its new contents.)
 		 */
 		if (control_read(&control, &exists, &why) && exists && control.state == CONTROL_ADOPTED)
 			set_flags(PoolSuper->flags | SUPERBLOCK_BACKUP);
@@ -497,8 +505,9 @@ pool_refuse_life(int sqlstate, const char *message, const char *detail, const ch
 }
 
 /*
- * Where files are is for roles that may read all settings.  Without a transaction
- * nobody can be asked for his rights; background processes talk to the log then.
+ * May the message name files?  Only to roles that may read all settings.  Without a
+ * transaction privileges cannot be looked up; then this is a background process, which
+ * writes to the log.
  */
 static bool
 may_know_paths(void)
@@ -574,9 +583,7 @@ pool_life(void)
 	return pm_shared == NULL ? 0 : pm_shared->life;
 }
 
-/*
- * The marks go on from the old control file, because the WAL remembers them.
- */
+/* High-water marks continue from the old control file, because the WAL has them. */
 void
 pool_create_anew(void)
 {
@@ -671,7 +678,7 @@ pool_raise_high_water(uint64 sequence, uint64 hw_xid)
 	if (sequence > PoolSuper->hw_sequence)
 	{
 		set_flags((PoolSuper->flags & ~SUPERBLOCK_FRESH) | SUPERBLOCK_MARK_PENDING);
-		/* one line, in this order: who finds the new number finds the others */
+		/* one line, in this order: whoever finds the new number finds the others, too */
 		PoolSuper->hw_filed = PoolSuper->hw_sequence;
 		PoolSuper->hw_xid = Max(PoolSuper->hw_xid, hw_xid);
 		pm_store8_persist(&PoolSuper->hw_sequence, sequence);

@@ -27,7 +27,7 @@ identity_crc(const PoolIdentity *identity)
 	return crc;
 }
 
-/* As it is when the pool is complete */
+/* CRC of the root as it is when the pool is complete */
 uint32
 pool_root_crc(const PoolRoot *root)
 {
@@ -43,7 +43,7 @@ extent_header_crc(const ExtentHeader *header)
 	return pm_crc(header, offsetof(ExtentHeader, words_prepared));
 }
 
-/* What a pool made by this server says of itself. */
+/* Fills in the identity of a pool that this server makes. */
 void
 pool_identity_fill(PoolIdentity *identity, const uint8 *pool_id)
 {
@@ -93,7 +93,7 @@ check_format(const PoolSuperblock *super, PoolRefusal *why)
 	return true;
 }
 
-/* Layout, architecture, cluster, identity; changes nothing. */
+/* Checks layout, architecture, cluster and identity; changes nothing. */
 bool
 pool_check_superblock(const PoolSuperblock *super, const PoolControl *control, PoolRefusal *why)
 {
@@ -155,7 +155,7 @@ check_pair(uint64 in_pool, uint64 in_file, bool pending, uint64 previous, const 
 }
 
 /*
- * The directories of the superblock, once it is known what is allocated: start-up
+ * Checks the directories of the superblock, once it is known what is allocated: start-up
  * reads them where no error can be raised.
  */
 bool

@@ -4,9 +4,9 @@
  *	  The file sofort.control in the data directory: which pool belongs to it,
  *	  and how far both have come (pm_internal.h, README.md).
  *
- * It is replaced as a whole (written beside, synchronised, exchanged by name,
- * directory synchronised), so it is never torn.  The one that it was stays beside
- * it, with its block: replacing needs none where the file system has none left.
+ * It is replaced as a whole (written beside, synchronised, exchanged by name, directory
+ * synchronised), so it is never torn.  The previous file stays beside it, with its
+ * block, so that replacing works on a full file system.
  *
  *-------------------------------------------------------------------------
  */
@@ -106,7 +106,7 @@ control_read(PoolControl *control, bool *exists, PoolRefusal *why)
 	return true;
 }
 
-/* What was read is on the disk, and so is its name. */
+/* Makes sure that what was read is on the disk, and its name, too. */
 bool
 control_make_durable(PoolRefusal *why)
 {
@@ -118,8 +118,8 @@ control_make_durable(PoolRefusal *why)
 }
 
 /*
- * The file beside, with these contents, durably.  It may have been the control file
- * until a moment ago: on the disk it must not be that any more before it changes.
+ * Writes these contents to the file beside, durably.  It may have been the control file
+ * until a moment ago: before it changes, it must no longer be that on the disk.
  */
 static bool
 write_beside(const PoolControl *control, int elevel)
@@ -158,7 +158,10 @@ write_beside(const PoolControl *control, int elevel)
 	return true;
 }
 
-/* Two names change places, or, where that is not possible or there is one, it moves. */
+/*
+ * Exchanges the two names; where that is not possible, or there is only one file, renames
+ * it.
+ */
 static bool
 exchange(int elevel)
 {
@@ -168,8 +171,8 @@ exchange(int elevel)
 }
 
 /*
- * Make the place for the next control_write(), which cannot fail for lack of it then.
- * elevel as there.
+ * Makes room for the next control_write(), which then cannot fail for lack of it. elevel as
+ * there.
  */
 bool
 control_reserve(int elevel)
@@ -183,8 +186,8 @@ control_reserve(int elevel)
 }
 
 /*
- * Replace the file, durably.  elevel < ERROR: returns false on failure.  An error may
- * reach any role, and names no directory.
+ * Replaces the file, durably. elevel < ERROR: returns false on failure.  An error may be
+ * shown to any role, so it names no directory.
  */
 bool
 control_write(const PoolControl *control, int elevel)

@@ -49,7 +49,10 @@ kind_of(const char *path)
 	return strcmp(path, redo_path()) == 0 ? "file" : "sofort pool";
 }
 
-/* What the operating system refused (errno), of the pool or of what lies beside it */
+/*
+ * Refuses the pool for an error of the operating system (errno), in the pool or in a file
+ * beside it
+ */
 bool
 pool_refuse_errno(PoolRefusal *why, const char *action, const char *path, const char *hint)
 {
@@ -144,7 +147,10 @@ pool_file_find(const char *path, bool *exists, PoolRefusal *why)
 	return check_kind(&st, path, why);
 }
 
-/* Open it.  Under the name that pool_file_find() has looked at there may be another file now. */
+/*
+ * Opens it and checks again: the name that pool_file_find() looked at may now be another
+ * file's.
+ */
 bool
 pool_file_open_checked(const char *path, int flags, int *fd, PoolRefusal *why)
 {
@@ -167,8 +173,8 @@ pool_file_open_checked(const char *path, int flags, int *fd, PoolRefusal *why)
 /* ---- exclusion ---- */
 
 /*
- * An own lock on a file beside the pool: libpmemobj's ends when the pool is
- * closed.  Children inherit it, so it is held while an orphan lives.
+ * A lock of our own on a file beside the pool, because libpmemobj's ends when the pool is
+ * closed.  Children inherit it, so it is held while any orphan lives.
  */
 bool
 pool_file_lock(PoolRefusal *why)
@@ -206,8 +212,8 @@ pool_file_lock(PoolRefusal *why)
 }
 
 /*
- * A word in the lock file: like the page cache of the pool it outlives all processes,
- * and after a power cut it does not matter.
+ * A word in the lock file: like the pool's page cache it outlives all processes; after a
+ * power cut it does not matter.
  */
 bool
 pool_file_word(pg_atomic_uint32 **word, PoolRefusal *why)
@@ -245,8 +251,8 @@ file_is_dax(int fd)
 }
 
 /*
- * What sofort.durability asks for, if this file can give it.  fd: of a file on
- * the pool's file system, not empty.
+ * Chooses the medium that sofort.durability asks for, if this file can provide it. fd: of a
+ * file on the pool's file system, not empty.
  */
 static bool
 choose_medium(int fd, PmMedium *medium, PoolRefusal *why)
@@ -514,8 +520,8 @@ pool_file_make_name_durable(const char *path)
 /* ---- opening ---- */
 
 /*
- * Everything that can be known without changing the file: size, superblock,
- * age.  The control file says where the superblock is (0: not known yet).
+ * Checks everything that can be checked without changing the file: size, superblock, age.
+ * The control file says where the superblock is (0: not known yet).
  */
 static bool
 check_file(int fd, const PoolControl *control, PoolRefusal *why)
@@ -542,7 +548,7 @@ check_file(int fd, const PoolControl *control, PoolRefusal *why)
 		pool_check_agreement(&super, control, why);
 }
 
-/* libpmemobj's recovery, and a copy of the root */
+/* Runs libpmemobj's recovery, and copies the root */
 static bool
 recover_by_library(PoolRoot *root, PoolRefusal *why)
 {
@@ -636,7 +642,7 @@ set_extents(const PoolRoot *root, char *base, uint64 size)
 	return root->superblock_offset == pm_extent[0].first;
 }
 
-/* libpmemobj's metadata: a stray write faults instead of ruining the pool. */
+/* Protects libpmemobj's metadata: a stray write faults instead of ruining the pool. */
 static bool
 protect_metadata(char *base, uint64 size)
 {

@@ -91,7 +91,7 @@ word_problem(int extent, uint32 granule, uint64 word)
 	return NULL;
 }
 
-/* Stable problems only: the word must be the same before and after. */
+/* Reports only stable problems: the word must be the same before and after. */
 static uint32
 verify_word(Verify *v, int extent, uint32 granule)
 {

@@ -9,9 +9,9 @@
  * when it likes; a checkpoint makes sure that all before some position of the
  * log has been written, and frees the log up to there.
  *
- * Each process writes its own chunks, side by side with the others: the file
- * system and the device group what they synchronise at the same time.  A chunk
- * that was not completed leaves a gap; nobody relied on it.
+ * Each process writes its own chunks, side by side with the others: the file system and
+ * the device group what they synchronise at the same time.  A chunk that was not
+ * completed leaves a gap, on which nobody has relied.
  *
  * The argument is in README.md, "Redo log".
  *
@@ -39,10 +39,7 @@
 
 #define WRITE_HINT	"Make sure that the file can be written, and restart the server."
 
-/*
- * In shared memory, so it ends with the life of the server; the next one begins
- * another log.
- */
+/* In shared memory, so it ends with the server life; the next one begins another log. */
 typedef struct RedoShared
 {
 	LWLock	   *checkpoint_lock;
@@ -50,7 +47,7 @@ typedef struct RedoShared
 
 	slock_t		mutex;			/* to move head */
 	pg_atomic_uint64 head;		/* next position */
-	pg_atomic_uint64 start;		/* what is before may be overwritten */
+	pg_atomic_uint64 start;		/* blocks before it may be overwritten */
 	uint64		nblocks;
 	int			worker;			/* PGPROC number, or -1 */
 	pg_atomic_uint32 asked;		/* the worker was */
@@ -70,9 +67,8 @@ static RedoShared *redo = NULL;
 static int	redo_fd = -1;
 
 /*
- * The same, and outlives all processes: nobody saw the last synchronisation of the pool
- * file succeed.  The kernel reports a failure once, and takes the pages for clean from
- * then on.
+ * Outlives all processes: set if nobody saw the last synchronisation of the pool file
+ * succeed.  The kernel reports a failure once, and takes the pages for clean after that.
  */
 static pg_atomic_uint32 *in_doubt = NULL;
 
@@ -119,7 +115,7 @@ redo_init_shared(void *p, LWLock *lock)
 		pg_atomic_init_u64(&redo->in_flight[i], 0);
 }
 
-/* A log that could not be written may be incomplete for ever. */
+/* A log that could not be written may never become complete, so this is a PANIC. */
 static void
 panic(const char *what, const char *path)
 {
@@ -160,10 +156,10 @@ redo_chunk_crc(const RedoChunk *chunk)
 /* ---- checkpoints ---- */
 
 /*
- * Each synchronisation of the pool file: in doubt meanwhile, because who is killed
- * before he has looked at the result may be the only one to whom a failure was reported.
- * (A signal that would end us waits for the result.)  doubt: what is left of it if that
- * succeeded.  False: errno
+ * Synchronises the pool file.  It is in doubt meanwhile, because a process that is killed
+ * before it has looked at the result may be the only one to which a failure was reported.
+ * (Signals that would end us wait for the result.) doubt: the state if it succeeds.  False:
+ * errno is set.
  */
 static bool
 sync_pool(int fd, uint32 doubt)
@@ -207,7 +203,7 @@ redo_find_doubt(PoolRefusal *why)
 	return in_doubt != NULL || pool_file_word(&in_doubt, why);
 }
 
-/* Header into the block of its turn; false: errno */
+/* Writes the header into the block whose turn it is; false: errno is set */
 static bool
 write_header(RedoHeader *header)
 {
@@ -222,7 +218,7 @@ write_header(RedoHeader *header)
 		fdatasync(redo_fd) == 0;
 }
 
-/* Until nobody writes a chunk before this position any more. */
+/* Waits until nobody writes a chunk before this position any more. */
 static void
 wait_for_writers(uint64 position)
 {
@@ -238,9 +234,9 @@ wait_for_writers(uint64 position)
 }
 
 /*
- * Everything that the log has so far is in the pool file afterwards, and its
- * blocks can be used again.  Returns at once if somebody else did that since the
- * log's start was "seen".  Takes no other lock; who writes a chunk waits for none.
+ * Checkpoint: on return everything that the log had is in the pool file, and the blocks can
+ * be used again.  Returns at once if somebody else did that since the log's start was
+ * "seen".  Takes no other lock; a process that writes a chunk waits for no lock.
  */
 static void
 checkpoint_since(uint64 seen)
@@ -254,7 +250,7 @@ checkpoint_since(uint64 seen)
 		position = pg_atomic_read_u64(&redo->head);
 		SpinLockRelease(&redo->mutex);
 		wait_for_writers(position);
-		Assert(!was_in_doubt());	/* who failed has kept the lock */
+		Assert(!was_in_doubt());	/* a process that failed has kept the lock */
 		if (!sync_pool(pm_pool_fd, 0))
 			panic("synchronize", pm_pool_file);
 		redo->header.start = position;
@@ -262,7 +258,10 @@ checkpoint_since(uint64 seen)
 			panic("write", redo_path());
 		pg_atomic_write_u64(&redo->start, position);
 	}
-	/* last, also if it was done for us: who goes by the old start does not ask once more */
+	/*
+	 * last, even if it was done for us: a process that goes by the old start does not ask
+	 * again
+	 */
 	pg_atomic_write_u32(&redo->asked, 0);
 	LWLockRelease(redo->checkpoint_lock);
 }
@@ -306,8 +305,8 @@ ask_worker(uint64 used)
 }
 
 /*
- * A place for n blocks.  From here to leave_log() no checkpoint passes it.  The
- * order matters: first in_flight, then the position is taken (README.md).
+ * Takes a place for n blocks.  From here to leave_log() no checkpoint passes it.  The order
+ * matters: first in_flight, then the position is taken (README.md).
  */
 static uint64
 enter_log(uint64 n)
@@ -337,8 +336,8 @@ leave_log(void)
 }
 
 /*
- * The line as it is at one time: two stores of another process to it must not be
- * seen in the wrong order.  So read until two readings agree.
+ * Copies the line as it is at one moment, because two stores of another process to it must
+ * not be seen in the wrong order.  So it is read until two readings agree.
  */
 static inline void
 copy_line(uint64 *to, const uint64 *from)
@@ -410,15 +409,15 @@ write_chunk(uint64 position, uint32 nblocks, uint32 nentries, bool sync)
 }
 
 /*
- * Write n lines to the log.  With sync, they and all that this process has
- * written to the log before are durable afterwards.
+ * Writes n lines to the log.  With sync, they and all that this process has written to the
+ * log before are durable on return.
  *
- * publish (may be NULL) is an aligned word in one of the lines: it gets the value
- * in the log first, and in memory when that is durable (sync is needed).  Nobody
- * else may flush its line meanwhile.
+ * publish (may be NULL) is an aligned word in one of the lines: it gets the value first in
+ * the log and, when that is durable, in memory (sync is needed).  Nobody else may flush its
+ * line meanwhile.
  *
- * The lines are read after the place was taken: a later chunk with the same line
- * has what this one has, or newer.
+ * The lines are read after the place was taken: a later chunk with the same line has the
+ * same contents or newer ones.
  */
 void
 redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value, bool sync)
@@ -428,7 +427,7 @@ redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value, b
 	uint64		position;
 
 	Assert(n > 0 && n <= (int) REDO_CHUNK_LINES);
-	/* the word must not become durable before what did not fit its chunk */
+	/* the word must not become durable before the lines that did not fit its chunk */
 	if (publish != NULL)
 		redo_sync();
 	position = enter_log(nblocks);
@@ -445,7 +444,7 @@ redo_write_lines(const uintptr_t *lines, int n, uint64 *publish, uint64 value, b
 	leave_log();
 }
 
-/* Space of the file was taken or given back.  Not synchronised. */
+/* Logs that space of the file was taken or given back.  Not synchronised. */
 void
 redo_write_space(int kind, uint64 offset, uint64 bytes)
 {
@@ -459,7 +458,7 @@ redo_write_space(int kind, uint64 offset, uint64 bytes)
 	leave_log();
 }
 
-/* Wait for what redo_write_space() has noted; on other media there is nothing. */
+/* Makes durable what redo_write_space() has logged; does nothing on other media. */
 void
 redo_drain_space(void)
 {
@@ -469,7 +468,7 @@ redo_drain_space(void)
 
 /* ---- begin and end ---- */
 
-/* The superblock's nonce, durable in its place */
+/* Sets the superblock's nonce, durably, in the pool file */
 static bool
 set_nonce(const uint64 *nonce)
 {
@@ -479,7 +478,7 @@ set_nonce(const uint64 *nonce)
 	return msync(page, 4096, MS_SYNC) == 0;
 }
 
-/* Also one that was never written to: a write may find no room for it. */
+/* Also true of a range that was allocated and never written: a write may find no room. */
 static bool
 has_holes(int fd, uint64 bytes)
 {
@@ -489,9 +488,9 @@ has_holes(int fd, uint64 bytes)
 }
 
 /*
- * A file of the right size whose blocks are all written: later writes change no
- * metadata, and need no space.  A copy may have holes where the ring was never used;
- * no log is needed now, so it is made anew.  It is synchronised with its header.
+ * Makes a file of the right size whose blocks are all written, so that later writes change
+ * no metadata and need no space.  A copy may have holes where the ring was never used; no
+ * log is needed at this point, so it is made anew.  It is synchronised with its header.
  */
 static bool
 make_file(uint64 bytes)
@@ -534,9 +533,9 @@ open_file(void)
 }
 
 /*
- * The postmaster ends, all its children have: write everything back, so that
- * the pool file is complete without the log.  (Shared memory is gone already.)  If
- * something has ended it, some of them may still be there, and write to the log.
+ * The postmaster ends, after all its children: writes everything back, so that the pool
+ * file is complete without the log.  (Shared memory is gone already.)  If the postmaster
+ * was ended otherwise, some children may still be there and write to the log.
  */
 static void
 end_log(int code, Datum arg)
@@ -561,9 +560,9 @@ end_log(int code, Datum arg)
 }
 
 /*
- * After a crash of one backend, before anybody reads the pool.  What is in memory is
- * newer than the log, and redo_begin() gives that up; but not if the pool file may
- * have pages that the kernel could not write, and will not write again.
+ * After a crash of one backend, before anybody reads the pool.  What is in memory is newer
+ * than the log, and redo_begin() gives the log up; but not if the pool file may have pages
+ * that the kernel could not write, and will not write again.
  */
 bool
 redo_recover_doubtful(const PoolControl *control, PoolRefusal *why)
@@ -572,8 +571,8 @@ redo_recover_doubtful(const PoolControl *control, PoolRefusal *why)
 }
 
 /*
- * Make all pages dirty that are in memory.  One that the kernel wrongly takes for clean
- * could change back under whoever has read it, what was replayed excepted.
+ * Makes all pages dirty that are in memory.  One that the kernel wrongly takes for clean,
+ * and that was not replayed, could change back after somebody has read it.
  */
 static bool
 write_again(void)
@@ -605,7 +604,7 @@ write_again(void)
 					npages++;
 				else if (errno != ENOSPC && errno != EDQUOT)
 					return false;
-				/* else it is in a hole: nobody uses it */
+				/* else it is in a hole, and nobody uses it */
 			}
 		}
 	}
@@ -616,9 +615,8 @@ write_again(void)
 }
 
 /*
- * Begin a new, empty log, in the postmaster, before anybody flushes anything.
- * After a crash of one backend what is in memory is newer than the old log, or that
- * has been replayed.
+ * Begins a new, empty log, in the postmaster, before anybody flushes anything.  After a
+ * crash of one backend the memory is newer than the old log, or the log has been replayed.
  * Order: file written back | nonce 0 | header | nonce.
  */
 bool
@@ -663,7 +661,10 @@ redo_begin(const uint8 *pool_id, PoolRefusal *why)
 
 /* ---- worker ---- */
 
-/* Writes the pool back when half of the log is used, so that nobody has to wait for that. */
+/*
+ * Entry point of the worker: writes the pool back when half of the log is used, so that
+ * nobody has to wait for that.
+ */
 void
 sofort_redo_worker(Datum arg)
 {

@@ -30,11 +30,11 @@ typedef struct Replay
 	uint64		nchunks;
 	const RedoEntry **entries;	/* in the order of the log */
 	uint64		nentries;
-	uint64	   *given_back;		/* of each granule of the file: nobody needs what entries below
-								 * this one have for it */
+	uint64	   *given_back;		/* of each granule of the file: what entries below this one
+								 * have for it is not needed */
 } Replay;
 
-/* It was not allocated again. */
+/* The granule was given back and not allocated again. */
 #define GIVEN_BACK_FOR_GOOD PG_UINT64_MAX
 
 #define GIVEN_BACK_BYTES	(PM_POOL_FILE_BYTES / PM_GRANULE * sizeof(uint64))
@@ -65,7 +65,7 @@ valid_header(const RedoHeader *header, const PoolControl *control)
 		memcmp(header->pool_id, control->pool_id, sizeof(header->pool_id)) == 0;
 }
 
-/* The header that counts; *found = false if there is none for this pool. */
+/* Reads the header that counts; *found = false if there is none for this pool. */
 static bool
 read_header(int redo, const PoolControl *control, RedoHeader *header, bool *found,
 			PoolRefusal *why)
@@ -141,7 +141,7 @@ read_ring(Replay *r, int redo, PoolRefusal *why)
 	return true;
 }
 
-/* A chunk of this log that was written completely, not before its start */
+/* Is there a chunk of this log, written completely, not before the log's start? */
 static bool
 valid_chunk(const Replay *r, uint64 block)
 {
@@ -204,9 +204,9 @@ place_of(const RedoEntry *e)
 }
 
 /*
- * Was the granule of this place given back later, or before and not allocated since (a
- * process may log a line long after it has flushed it)?  Then nobody needs what entry i
- * has for it, and the file system may have no room for that any more.
+ * Was the granule of this place given back later, or given back before and not allocated
+ * since (a process may log a line long after it has flushed it)?  Then what entry i has for
+ * it is not needed, and the file system may have no room for it any more.
  */
 static bool
 is_given_back(const Replay *r, uint64 i, uint64 at)
@@ -214,7 +214,7 @@ is_given_back(const Replay *r, uint64 i, uint64 at)
 	return r->given_back[at / PM_GRANULE] > i;
 }
 
-/* Entry i has given these granules back, or allocated them. */
+/* Notes that entry i has given granules back, or allocated them. */
 static void
 note_space(Replay *r, uint64 i)
 {
@@ -230,7 +230,7 @@ note_space(Replay *r, uint64 i)
 	}
 }
 
-/* All entries; what was given back is given back. */
+/* Reads all entries, and gives back again what was given back. */
 static bool
 gather_entries(Replay *r, PoolRefusal *why)
 {
@@ -252,7 +252,7 @@ gather_entries(Replay *r, PoolRefusal *why)
 			note_space(r, n - 1);
 			if (kind_of_entry(e) != REDO_PUNCH)
 				continue;
-			/* if it fails, it costs space, no more */
+			/* if this fails, it only costs space */
 			while (fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 							 (off_t) place_of(e), (off_t) e->word[0]) != 0 && errno == EINTR)
 				;
@@ -261,7 +261,7 @@ gather_entries(Replay *r, PoolRefusal *why)
 	return true;
 }
 
-/* Allocate what entry i has allocated, but for what was given back later. */
+/* Allocates what entry i has allocated, except what was given back later. */
 static bool
 allocate_again(const Replay *r, uint64 i, PoolRefusal *why)
 {
@@ -333,7 +333,7 @@ last_versions(const Replay *r, LineVersion *v)
 	return n;
 }
 
-/* Have the kernel read the pages that are changed in part, side by side. */
+/* Lets the kernel read the pages that are changed in part, all at the same time. */
 static void
 read_ahead(const Replay *r, const LineVersion *v, uint64 n)
 {
@@ -377,7 +377,7 @@ apply_lines(const Replay *r, PoolRefusal *why)
 	return ok;
 }
 
-/* All is in the pool file: it needs the log no more. */
+/* Everything is in the pool file: it no longer needs the log. */
 static bool
 finish(int fd, uint64 superblock_offset, PoolRefusal *why)
 {
@@ -422,8 +422,8 @@ replay(int fd, int redo, const RedoHeader *header, PoolRefusal *why)
 }
 
 /*
- * fd: the pool, open for reading and writing; the pool's lock is held.  False
- * with a reason if the pool is not complete without a log that is not there.
+ * Replays the log. fd: the pool, open for reading and writing; the pool's lock is held.
+ * False with a reason if the pool is not complete and its log is missing.
  */
 bool
 redo_recover(int fd, const PoolControl *control, PoolRefusal *why)

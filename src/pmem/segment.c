@@ -65,7 +65,7 @@ allocate(uint64 offset, uint64 len)
 	return rc;
 }
 
-/* Allocate the holes of a range.  (Not durable: the next cold start looks again.) */
+/* Allocates the holes of a range.  (Not durable: the next cold start looks again.) */
 static bool
 fill_holes(uint64 offset, uint64 len, PoolRefusal *why)
 {
@@ -93,7 +93,10 @@ fill_holes(uint64 offset, uint64 len, PoolRefusal *why)
 					   "could not allocate all space of sofort pool \"%s\": %s", pm_pool_file, strerror(rc));
 }
 
-/* Of what is in use; not behind damaged words, where nobody knows how far that reaches. */
+/*
+ * Fills holes where granules are in use; not behind damaged words, as nobody knows how far
+ * their segments reach.
+ */
 static bool
 fill_granules(int extent, PoolRefusal *why)
 {
@@ -156,7 +159,10 @@ segment_startup(PoolRefusal *why)
 				continue;
 			n = SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;
 
-			/* damaged: nobody knows how far it reached, so nothing up to the next is free */
+			/*
+			 * damaged: nobody knows how far it reaches, so nothing up to the next word is
+			 * free
+			 */
 			if (!SEGWORD_IS_RIGHT(word))
 				for (n = 1; g + n < prepared && segment_word(e, g + n) == 0; n++)
 					;
@@ -226,7 +232,7 @@ back_range(uint64 offset, uint64 len)
 {
 	int			rc = allocate(offset, len);
 
-	/* Without this, power loss could take the reservation, not the data. */
+	/* Without this, power loss could lose the reservation, but not the data. */
 	if (rc != 0)
 		return rc;
 	if (persist_logs())
@@ -300,7 +306,7 @@ take_granules(uint32 n, int flags, uint64 *offset)
 
 /* ---- spare granules: taken, backed, without a word ---- */
 
-/* One of them, for what makes room; the last ones for write sets alone. */
+/* Takes one of them, for what makes room; the last ones are for write sets only. */
 static bool
 take_spare(uint32 n, int flags, uint64 *offset)
 {
@@ -339,7 +345,7 @@ add_spare(uint64 offset)
 	return added;
 }
 
-/* Among granules that were used before; they may still have their storage. */
+/* Looks for granules that were used before; they may still have their storage. */
 static void
 find_spare(void)
 {
@@ -370,9 +376,9 @@ find_spare(void)
 }
 
 /*
- * Keep some granules back, with their storage: on a full file system a DELETE
- * needs a write set, and TRUNCATE an empty store, before they can make room.  No
- * error if there are none.  When the server starts, after all recovery.
+ * Keeps some granules back, with their storage: on a full file system a DELETE needs a
+ * write set, and TRUNCATE an empty store, before they can make room.  No error if there are
+ * none.  Called when the server starts, after all recovery.
  */
 void
 segment_fill_spare(void)
@@ -401,10 +407,7 @@ segment_take(uint32 n, int flags, uint64 *offset)
 
 /* ---- giving back ---- */
 
-/*
- * Clear the bits of granules that have no word; some may become spare ones
- * instead.
- */
+/* Clears the bits of granules that have no word; some may become spare ones instead. */
 void
 segment_untake(uint64 offset, uint32 n)
 {
@@ -448,7 +451,7 @@ segment_punch(uint64 offset, uint32 n)
 		redo_write_space(REDO_PUNCH, offset, (uint64) n * PM_GRANULE);
 }
 
-/* Both: for granules whose word is durably zero or was never set. */
+/* Does both, for granules whose word is durably zero or was never set. */
 void
 segment_release(uint64 offset, uint32 n)
 {

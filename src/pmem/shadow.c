@@ -128,7 +128,7 @@ add_line(ShadowRecord *r, uint64 offset, const char *from)
 	memcpy(seen + offset, line->word, SHADOW_LINE);
 }
 
-/* The drain at which a test wants the world to stop.  The lock is kept. */
+/* Stops at the drain at which a test wants everything to stop.  The lock is kept. */
 static void
 freeze_if_asked(void)
 {
@@ -169,9 +169,9 @@ zero_range(ShadowRecord *r, uint64 start, uint64 end)
 }
 
 /*
- * What has data in the file, and what had when this was last looked at; nothing
- * else is read, because that would allocate it.  Once the pool is mapped, what
- * is libpmemobj's own does not change any more.
+ * Compares the ranges that have data in the file, or had at the last comparison; nothing
+ * else is read, because that would allocate it.  Once the pool is mapped, libpmemobj's own
+ * data do not change any more.
  */
 static void
 compare_all(ShadowRecord *r)
@@ -349,7 +349,7 @@ record_flush(uint64 offset, Size len, ShadowCall *site)
 	unlock_log();
 }
 
-/* So that others meet what is flushed and not drained. */
+/* Delays, so that others meet what is flushed and not drained. */
 static void
 dawdle(void)
 {

@@ -93,7 +93,7 @@ slab_header(int extent, uint32 granule)
 	return (SlabHeader *) (PoolBase + granule_offset(extent, granule));
 }
 
-/* Its fixed fields; nobody works with a slab of an earlier life before this says yes. */
+/* Are its fixed fields right?  No slab of an earlier life is used before this was checked. */
 static bool
 slab_is_right(const SlabHeader *slab, int class)
 {
@@ -131,7 +131,7 @@ set_lock(uint64 key)
 
 StaticAssertDecl(SLAB_LOCKS <= 64, "partitions are bits of a word");
 
-/* Several partitions, in the order of their numbers */
+/* Locks several partitions, in the order of their numbers */
 static void
 lock_partitions(uint64 partitions)
 {
@@ -233,7 +233,7 @@ adopt(SlabSet *set, SlabHeader *slab)
 		list_push(set, slab);
 }
 
-/* Go on looking for slabs of earlier lives until one has a free slot. */
+/* Goes on looking for slabs of earlier lives until one has a free slot. */
 static void
 scan_for_slabs(SlabSet *set, StoreId owner, int class)
 {
@@ -262,7 +262,7 @@ scan_for_slabs(SlabSet *set, StoreId owner, int class)
 	set->scan_done = true;
 }
 
-/* A slab of the set that has no used slot goes back. */
+/* Gives back a slab of the set that has no used slot. */
 static void
 release_if_empty(SlabSet *set, SlabHeader *slab)
 {
@@ -305,7 +305,7 @@ make_slab(SlabSet *set, StoreId owner, int class, int flags)
 	slab->nfree = slab->nslots;
 	pm_persist(slab, slab->slots_offset);
 
-	/* The word makes it a slab: whoever sees the word finds a good header. */
+	/* The word makes it a slab: whoever sees the word must find a valid header. */
 	pm_store8_persist(&pm_extent[e].words[g], segword_make(SEGWORD_SLAB, class, owner));
 	list_push(set, slab);
 	return 0;
@@ -330,7 +330,7 @@ next_free_slot(SlabHeader *slab)
 	elog(PANIC, "sofort: slab at " UINT64_FORMAT " has no free slot", pm_ptr(slab));
 }
 
-/* A slot of the set, which nobody else finds from now on.  0, an errno or PM_FULL_. */
+/* Chooses a slot of the set, which nobody else finds from now on. 0, an errno or PM_FULL_. */
 static int
 choose_slot(SlabTake *take, SlabSet *set, StoreId set_owner, int flags)
 {
@@ -353,7 +353,7 @@ choose_slot(SlabTake *take, SlabSet *set, StoreId set_owner, int flags)
 	return 0;
 }
 
-/* It was not taken in the end.  (A set that was forgotten since counts anew.) */
+/* Undoes choose_slot().  (A set that was forgotten since counts anew.) */
 static void
 unchoose_slot(const SlabTake *take, StoreId set_owner)
 {
@@ -368,8 +368,8 @@ unchoose_slot(const SlabTake *take, StoreId set_owner)
 }
 
 /*
- * Slots for all of them or for none, of one class after the other: getting one set
- * may make another one be forgotten, which would count what was only chosen as free.
+ * Chooses slots for all or for none, one class after the other: getting one set may make
+ * another one be forgotten, and that would later count slots that were only chosen as free.
  */
 static int
 choose_slots(SlabTake *take, int n, StoreId set_owner, int flags)
@@ -401,9 +401,10 @@ choose_slots(SlabTake *take, int n, StoreId set_owner, int flags)
 }
 
 /*
- * Take n slots: their intents, if they have any, are durable before the owner words are
- * stored (flushed, not drained).  So is the 0 that is there, else a start might take the
- * word of an owner that is gone for the new one's.  All or none: 0, an errno or PM_FULL_.
+ * Takes n slots: their intents, if they have any, are durable before the owner words are
+ * stored (flushed, not drained).  So are the zeroes that are there, or a start might take
+ * the word of an owner that is gone for the new one's.  All or none: 0, an errno or
+ * PM_FULL_.
  */
 int
 slab_take(SlabTake *take, int n, StoreId owner, bool shared, int flags)
@@ -480,7 +481,7 @@ slots_freed(SlabSet *set, int extent, uint32 granule, uint32 n)
 
 	if (slab->tag != set->tag)
 	{
-		/* one that is damaged stays as it is: sofort.verify_pool() tells */
+		/* a damaged one stays as it is: sofort.verify_pool() reports it */
 		if (!slab_is_right(slab, (int) SEGWORD_COUNT(segment_word(extent, granule))))
 			return;
 		adopt(set, slab);
@@ -585,8 +586,8 @@ is_shared_slab(uint64 word)
 }
 
 /*
- * Nobody takes slots for an owner that is dropped; but others free theirs, and a slab
- * that is empty must not be read any more: so not without the lock.
+ * Nobody takes slots for an owner that is dropped.  But others free theirs, and an empty
+ * slab must not be read any more: so this takes the lock.
  */
 static bool
 owner_has_slots(int extent, uint32 granule, uint64 word, StoreId owner)
@@ -606,9 +607,9 @@ owner_has_slots(int extent, uint32 granule, uint64 word, StoreId owner)
 }
 
 /*
- * Free the slots of one owner in a shared slab: flushed, not drained.  A slot may
- * be taken at once: who does drains its word with the intent.
- * again: nor are those durably free that a killed process has freed.
+ * Frees the slots of one owner in a shared slab: flushed, not drained.  A slot may be taken
+ * at once: then its word is drained with the new intent. again: slots that a killed process
+ * has freed may not be durably free, and are flushed, too.
  */
 void
 slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
@@ -620,7 +621,7 @@ slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 	uint32		n = 0;
 	uint32		i;
 
-	/* (words that a killed process has zeroed say nothing: they are flushed again) */
+	/* (words that a killed process has zeroed do not say whose they were: all are flushed) */
 	if (!again && !owner_has_slots(extent, granule, word, owner))
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
@@ -636,7 +637,7 @@ slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 		}
 		if (again)
 			pm_flush(slab->owner, slab_class_slots(class) * sizeof(uint64));
-		/* when the lock is free, who frees the last slot may give back the page */
+		/* once the lock is released, whoever frees the last slot may give back the page */
 		if (again || n > 0)
 			pm_start_writeback();
 		if (n > 0)
@@ -646,8 +647,8 @@ slab_free_owner(int extent, uint32 granule, StoreId owner, bool again)
 }
 
 /*
- * Allocated slots that belong to the owner (all if ~0), copied, so that the
- * caller can look at them without a lock.  None if the word is another by now.
+ * Copies the allocated slots that belong to the owner (all if ~0), so that the caller can
+ * look at them without a lock.  None if the word has changed.
  */
 int
 slab_copy_slots(int extent, uint32 granule, uint64 word, StoreId owner, uint16 *slots,

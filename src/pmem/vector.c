@@ -11,7 +11,7 @@
 #include "port/pg_bitutils.h"
 #include "sofort/pmem/fault.h"
 
-/* Not flushed: that is done with the structure that the vector is a part of. */
+/* Not flushed: that is done with the structure that contains the vector. */
 void
 pm_vector_init(PmVector *v, uint32 elem_size, uint32 first_elems)
 {
@@ -36,7 +36,7 @@ pm_vector_get(const PmVector *v, uint64 i)
 	return (char *) pm_deref(p) + within * v->elem_size;
 }
 
-/* pm_vector_reserve() that reports; *wanted: size of the chunk that failed */
+/* pm_vector_reserve() without an error; *wanted: size of the chunk that failed */
 int
 pm_vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags, Size *wanted)
 {

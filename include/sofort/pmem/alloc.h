@@ -11,9 +11,9 @@
  *		(fill, flush)	the caller writes the contents
  *		pm_publish()	drain; store the link(s); drain; forget the intent
  *
- * Where the link lies in a row of this transaction, which others will free only when
- * it has ended, pm_link_batch() stores it and drains nothing; pm_settle() does the
- * rest for many of them.
+ * If the link lies in a row of this transaction, which others can free only after its
+ * end, pm_link_batch() stores it without a drain; pm_settle() does the rest for many of
+ * them.
  *
  * A crash in between frees the space at the next start (the intent names a
  * target that its link does not hold).  An ERROR in between: pm_cancel(), or
@@ -52,11 +52,11 @@ typedef struct PmRequest
 	uint64		nlinks;
 } PmRequest;
 
-#define PM_RESERVE_SHARED_SLAB	0x1 /* may share a granule with other owners
-									 * (small stores) */
+#define PM_RESERVE_SHARED_SLAB	0x1 /* may lie in a granule shared with other owners (small
+									 * stores) */
 #define PM_RESERVE_ZERO			0x2 /* contents zeroed and flushed, not drained */
-#define PM_RESERVE_SPARE		0x4 /* may use space that is kept back for what
-									 * makes room (up to half a granule) */
+#define PM_RESERVE_SPARE		0x4 /* may use space that is kept back for operations that make
+									 * room (up to half a granule) */
 
 #define PM_RESERVE_UNGUARDED	0x8 /* without intents, for pm_link_batch(): the
 									 * owner is dropped as a whole unless this
@@ -74,29 +74,30 @@ extern void pm_reserve(PmReservation *r, StoreId owner, Size size,
 extern int	pm_try_reserve(PmReservation *r, StoreId owner, Size size, PMPtr *link,
 						   uint64 nlinks, int flags);
 
-/* Several at once, no more than pm_reservable(): one drain for all that slabs serve.
- * All or none. */
+/*
+ * Reserves for several requests, at most pm_reservable(): one drain for all that slabs
+ * serve.  All or none.
+ */
 extern int	pm_reservable(void);
 extern int	pm_try_reserve_batch(PmReservation *r, const PmRequest *request, int n,
 								 StoreId owner, int flags);
 
 /*
- * The same where only the first "now" of n requests are needed, and it is guessed that
- * the others will be, for pm_link_batch() (slots alone; guarded).  These are "ahead": no
- * others need wait for their sake, they are given up when their intents are needed, at
- * pm_settle() and after an ERROR.
+ * The same where only the first "now" of n requests are needed, and the others are expected
+ * to be needed, for pm_link_batch() (only slots; guarded).  These are "ahead": they are
+ * given up when their intents are needed, at pm_settle() and after an ERROR.
  */
 extern int	pm_try_reserve_ahead(PmReservation *r, const PmRequest *request, int now, int n,
 								 StoreId owner, int flags);
 
-/* What was reserved ahead for this link, if it is what this request would get; no drain. */
+/* Takes what was reserved ahead for this link, if it fits this request; no drain. */
 extern bool pm_take_ahead(PmReservation *r, const PmRequest *request, int flags);
 
-/* How many are not taken; give them up: two drains. */
+/* How many reserved ahead are not taken; give them up, with two drains. */
 extern int	pm_ahead(void);
 extern void pm_give_up_ahead(void);
 
-/* The error of pm_reserve() for its result and size */
+/* Raises the error of pm_reserve() for a result and size */
 pg_noreturn extern void pm_raise_full(int result, Size size);
 
 /* Drains, then stores link[0] = target and makes that durable. */
@@ -109,45 +110,46 @@ extern void pm_publish_many(PmReservation *r, const PMPtr *values);
 extern void pm_publish_batch(PmReservation *r, int n);
 
 /*
- * Link several reservations (all nlinks = 1) from rows that count only if this
- * transaction commits: no drain.  They stay open until pm_settle(), which drains once
- * and forgets their intents.  It is called before the transaction commits (txn), when
- * intents run short, and where this process frees memory that the links lie in, or what
- * they hold.  pm_settle_durably(): before such a row may be given to others earlier.
+ * Links several reservations (all nlinks = 1) from rows that count only if this transaction
+ * commits: no drain.  They stay open until pm_settle(), which drains once and forgets their
+ * intents.  That is called before the transaction commits (txn), when intents run short,
+ * and where this process frees memory in which the links lie, or what they hold.
+ * pm_settle_durably(): before such a row may be given to others before the commit.
  */
 extern void pm_link_batch(const PmReservation *r, const PmRequest *request, int n);
 extern void pm_settle(void);
 extern void pm_settle_durably(void);
 
-/* What the first reservation of a process does once.  To be called before a
- * PG_ENSURE_ERROR_CLEANUP within which it may come. */
+/*
+ * Does what the first reservation of a process does once.  To be called before a
+ * PG_ENSURE_ERROR_CLEANUP within which that may happen, because it registers callbacks.
+ */
 extern void pm_prepare_process(void);
 
 extern void pm_cancel(PmReservation *r);
 extern void pm_release_reservations(void);
 
 /*
- * Free what *link holds: durable intent, *link (and the other links) = 0,
- * space free, intent forgotten.  The caller knows that no process can still
- * read the target.  Never raises an error.  False, with a warning, if that is not
- * the owner's: nothing has changed then; so a wrong reference costs space, not
- * somebody else's data.
+ * Frees what *link holds: durable intent, *link (and the other links) = 0, space free,
+ * intent forgotten.  The caller knows that no process can still read the target.  Never
+ * raises an error.  False, with a warning, if the target is not the owner's: then nothing
+ * has changed, so a wrong reference costs space, not somebody else's data.
  */
 extern bool pm_free(StoreId owner, PMPtr *link, uint64 nlinks);
 
 /* The same for n links to one allocation each (or to none): three drains for 16 of them */
 extern void pm_free_batch(StoreId owner, PMPtr *const *links, int n);
 
-/* Bytes that a target really occupies; 0 if nothing is allocated there. */
+/* Bytes that a target occupies; 0 if nothing is allocated there. */
 extern Size pm_allocated_size(PMPtr target);
 
 /* Start of the allocation that p points into, PM_NULL if there is none. */
 extern PMPtr pm_allocation_start(PMPtr p);
 
 /*
- * Free every segment and slab slot of an owner, whatever links to it: for
- * dropped stores.  Idempotent; never raises an error.  Punches holes.
- * again: a process that was killed may have begun it, and not drained.
+ * Frees every segment and slab slot of an owner, whatever links to them: for dropped
+ * stores.  Idempotent; never raises an error.  Punches holes. again: a killed process may
+ * have begun this without a drain.
  */
 extern void pm_free_owner(StoreId owner, bool again);
 
@@ -195,16 +197,16 @@ pm_vector_chunk_elems(const PmVector *v, int chunk)
 extern void *pm_vector_get(const PmVector *v, uint64 i);
 
 /*
- * Make sure that elements up to i have (zeroed) storage; the caller holds the
- * lock that protects the vector's growth.  Does not change count.
+ * Makes sure that elements up to i have (zeroed) storage; the caller holds the lock that
+ * protects the vector's growth.  Does not change the published length.
  */
 extern void pm_vector_reserve(PmVector *v, uint64 i, StoreId owner, int flags);
 
-/* The same without an error: not 0 if the pool is full, and *wanted. */
+/* The same without an error: not 0 if the pool is full; then *wanted is the size asked for. */
 extern int	pm_vector_try_reserve(PmVector *v, uint64 i, StoreId owner, int flags,
 								  Size *wanted);
 
-/* length = n, durable; what lies below must be durable already. */
+/* Sets the published length, durably; elements below it must be durable already. */
 extern void pm_vector_publish(PmVector *v, uint64 n);
 
 #endif							/* SOFORT_PMEM_ALLOC_H */

@@ -21,7 +21,7 @@
 
 extern void *arena_alloc(Size size, int flags);
 
-/* At the start, instead of an error, which would end the server: no pool without it. */
+/* At the start, where an error would end the server: refuses the pool instead. */
 extern void arena_refuse_start(const char *what);
 extern void arena_free(void *p);
 
@@ -36,13 +36,13 @@ extern void epoch_exit(void);
 /* Is this process inside one?  Then it must not wait for epochs to pass. */
 extern bool epoch_is_inside(void);
 
-/* The epoch that begins now; call after unlinking. */
+/* Begins a new epoch and returns it; to be called after unlinking. */
 extern uint64 epoch_advance(void);
 
-/* Has every process that was inside when "epoch" began left? */
+/* Has every process left that was inside when "epoch" began? */
 extern bool epoch_passed(uint64 epoch);
 
-/* At transaction end and in error cleanup: this process is in none. */
+/* Leaves all epochs; called at transaction end and in error cleanup. */
 extern void epoch_reset(void);
 
 #endif							/* SOFORT_PMEM_ARENA_H */

@@ -3,11 +3,11 @@
  * cleanup.h
  *	  What must be undone when an error, or the end of the process, comes between.
  *
- * As PG_ENSURE_ERROR_CLEANUP(), but nested as deep as the stack allows: that has room
- * for some ten levels in a process, and one too many is FATAL.  What users' functions
- * run within (the build of an index) is nested as deep as they like.  Nor does it
- * matter if what runs within registers callbacks of its own: when the process ends
- * within, these come first.
+ * As PG_ENSURE_ERROR_CLEANUP(), but it can be nested as deep as the stack allows:
+ * PostgreSQL's has room for some ten levels in a process, and one too many is FATAL.
+ * Operations that run users' functions (the build of an index) may be nested by these
+ * to any depth.  Nor does it matter if code within registers callbacks of its own: if
+ * the process ends within, these run first.
  *
  *-------------------------------------------------------------------------
  */

@@ -32,7 +32,7 @@ extern void fault_startup(void);
 extern void fault_arm(const char *point, FaultAction action, int nth);
 extern void fault_disarm(const char *point);	/* NULL: all */
 
-/* How many sessions wait there now; how often it was passed while armed. */
+/* How many sessions wait at the point now; how often it was passed while armed. */
 extern int	fault_waiters(const char *point);
 extern uint64 fault_passages(const char *point);
 

@@ -7,12 +7,12 @@
  * pm_drain()		 waits until everything that this process flushed is there
  * pm_persist(range) both
  *
- * Publish by one aligned 8-byte store: write what it makes reachable, flush,
- * drain, store, flush, drain.  A store that another process can build on is
- * drained before that process can find it, through the pool or through DRAM
- * (a fence on one core does not order another core's flushes).  Who reads such a word
- * without the lock that its writer holds over the drain can see it before: he flushes
- * it, too, or asks DRAM, where it is written down after the drain, or takes the lock.
+ * Publish by one aligned 8-byte store: write what it makes reachable, flush, drain,
+ * store, flush, drain.  A store that another process can build on is drained before
+ * that process can find it, through the pool or through DRAM (a fence on one core does
+ * not order another core's flushes).  A process that reads such a word without the lock
+ * that its writer holds over the drain can see it earlier: so it flushes the word, too,
+ * or asks DRAM, where it is noted after the drain, or takes the lock.
  *
  * No other code names a cache-line instruction or msync.
  *
@@ -58,10 +58,10 @@ pm_line_order(const void *addr)
 }
 
 /*
- * pm_flush() only notes the line; its write-back starts at the latest in
- * pm_drain().  Who leaves flushed lines undrained (lazily drained stamps) calls
- * this before it releases the lock that keeps the memory allocated: a write-back
- * of memory that was given back to the file system would take it again.
+ * pm_flush() only notes the line; its write-back starts at the latest in pm_drain().  Code
+ * that leaves flushed lines undrained (lazily drained stamps) calls this before it releases
+ * the lock that keeps the memory allocated: writing back memory that was given back to the
+ * file system would allocate it again.
  */
 extern void pm_start_writeback(void);
 
@@ -72,7 +72,7 @@ pm_persist(const void *addr, Size len)
 	pm_drain();
 }
 
-/* Copies of more than a few lines: written past the cache; pm_drain() ends. */
+/* For copies of more than a few lines: written past the cache, and durable after pm_drain(). */
 extern void pm_copy_nodrain(void *dst, const void *src, Size len);
 extern void pm_zero_nodrain(void *dst, Size len);
 
@@ -93,9 +93,9 @@ pm_store8_persist(uint64 *addr, uint64 value)
 }
 
 /*
- * Publish by a word whose line nobody else flushes meanwhile: pm_drain_to_publish(),
- * then pm_publish8(), is pm_drain(), then pm_store8_persist(); where drains write
- * to a log, one write does both: the word is in the log, with all that was flushed
+ * Publishing by a word whose line nobody else flushes meanwhile: pm_drain_to_publish(),
+ * then pm_publish8(), does the same as pm_drain(), then pm_store8_persist().  Where drains
+ * write to a log, one write does both: the word is in the log, with all that was flushed
  * before, before it is in memory.
  */
 extern void pm_drain_to_publish(void);
@@ -115,9 +115,9 @@ extern const PmCounters *pm_counters(void);
 extern bool pm_drain_is_slow(void);
 
 /*
- * Will a power cut leave what this server life found in the pool when it began?  Where
- * memory outlives processes, killed ones may have stored what is not durable yet; with
- * a redo log the start has written the file back.
+ * Is everything that this server life found in the pool when it began durable?  Where
+ * memory outlives processes, killed ones may have stored what is not durable yet; with a
+ * redo log the start has written the file back.
  */
 extern bool pm_found_is_durable(void);
 

@@ -30,7 +30,7 @@ typedef enum PoolStatus
 {
 	POOL_UNUSED = 0,			/* library not preloaded: nothing is mapped */
 	POOL_READY,
-	POOL_UNAVAILABLE			/* see pool_unavailable_reason() */
+	POOL_UNAVAILABLE			/* pool_require() raises the reason */
 } PoolStatus;
 
 /* Address of offset 0 of the pool file; the same in every process. */
@@ -46,7 +46,7 @@ pg_noreturn extern void pm_damaged_reference(PMPtr p);
 extern uint32 pm_crc(const void *bytes, Size len);
 extern uint32 pm_crc_of_two(const void *a, Size a_len, const void *b, Size b_len);
 
-/* Raises an error for a reference that is damaged. */
+/* Address of what a reference leads to.  Raises an error if the reference is damaged. */
 static inline void *
 pm_deref(PMPtr p)
 {
@@ -55,7 +55,10 @@ pm_deref(PMPtr p)
 	return PoolBase + (p & PM_OFFSET_MASK);
 }
 
-/* NULL instead, also for PM_NULL: where an error would do harm, and for checks. */
+/*
+ * The same without an error: NULL for a damaged reference, and for PM_NULL.  For checks,
+ * and where an error would do harm.
+ */
 static inline void *
 pm_deref_quietly(PMPtr p)
 {
@@ -68,7 +71,7 @@ pm_ptr(const void *addr)
 	return PM_REF((uint64) ((const char *) addr - PoolBase));
 }
 
-/* Does it lie in the mapped pool? */
+/* Does the address lie in the mapped pool? */
 extern bool pool_contains(const void *addr);
 
 /* Shared memory; called from the hooks in sofort.c. */
@@ -98,15 +101,15 @@ extern PoolStatus pool_status(void);
 extern void pool_declare_unavailable(int sqlstate, const char *message,
 									 const char *detail, const char *hint);
 
-/* The same, by a module that starts and cannot: also at the end of a restore. */
+/* The same, for a module that cannot start; and at the end of a restore. */
 extern void pool_refuse_life(int sqlstate, const char *message, const char *detail,
 							 const char *hint);
 
 /*
- * Pool and data directory contradict each other, which only a check after redo
- * can see (txn: transaction ids and high-water marks).  The server goes on without
- * sofort and uses up transaction ids, so the next start might see it no more:
- * "sofort.control" remembers it.
+ * Pool and data directory contradict each other, which only a check after redo can see
+ * (txn: transaction ids and high-water marks).  The server goes on without sofort and uses
+ * up transaction ids, so the next start might not see it any more: "sofort.control" keeps
+ * it.
  */
 extern void pool_declare_contradiction(const char *message, const char *detail);
 
@@ -125,19 +128,18 @@ extern void pool_create_anew(void);
 extern uint64 pool_life(void);
 
 /*
- * The xid high-water mark, as far as the medium knows it.  The caller
- * (txn) has made the WAL record durable; this makes the pool and then the file
- * in the data directory follow.
+ * Raises the xid high-water mark.  The caller (txn) has made the WAL record durable; this
+ * makes the pool and then the file in the data directory follow, durably.
  */
 extern void pool_raise_high_water(uint64 sequence, uint64 hw_xid);
 
-/* Before that record: an error if there is no room for what follows it. */
+/* To be called before that record: raises an error if there is no room for what follows it. */
 extern void pool_reserve_high_water(void);
 
 /* A new store id, durable before it is returned. */
 extern StoreId pool_next_store_id(void);
 
-/* A backup: path is given, the rest is told. */
+/* A backup: the caller sets path, pool_backup() the rest. */
 typedef struct PmBackup
 {
 	const char *path;			/* of the copy; must not exist */
@@ -145,16 +147,16 @@ typedef struct PmBackup
 	XLogRecPtr	lsn;			/* end of its record */
 	TimeLineID	timeline;
 	uint64		bytes;			/* written */
-	double		held_ms;		/* so long drains waited */
+	double		held_ms;		/* milliseconds that drains had to wait */
 } PmBackup;
 
 /* Copy the pool while others go on; see README.md, "Backup".  Raises errors. */
 extern void pool_backup(PmBackup *result);
 
 /*
- * Restoring.  pool_check_restored(): in the startup process, at the end of redo:
- * was the data directory restored to exactly the pool's point?  pool_finish_restore():
- * by the first who uses the pool after recovery.
+ * Restoring. pool_check_restored() is called by the startup process at the end of redo:
+ * refuses the pool unless the data directory was restored to exactly its point.
+ * pool_finish_restore() is called by the first process that uses the pool after recovery.
  */
 extern void pool_check_restored(XLogRecPtr replayed, TimeLineID timeline);
 extern void pool_finish_restore(void);
@@ -172,7 +174,7 @@ typedef struct PoolUsage
 
 extern void pool_usage(PoolUsage *usage);
 
-/* The pool's path, also when the pool cannot be used; NULL if not preloaded. */
+/* The pool's path, even if the pool cannot be used; NULL if not preloaded. */
 extern const char *pool_path(void);
 
 /* Checks words, slabs, intents and identity; calls report for each problem. */
