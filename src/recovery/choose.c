@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * choose.c
- *	  Which index is worked on next: brings together what the statistics of the
- *	  workload and the indexes say, for rank.c.
+ *	  Chooses the index that is worked on next: brings together the statistics of the
+ *	  workload and the state of the indexes, for rank.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +23,10 @@
 
 #define SLOWEST_STEP_MILLISECONDS	1000
 
-/* A worker keeps its priority for so long after an index was urgent: the next one may be, too. */
+/*
+ * A worker keeps normal priority for so long after an index was urgent, because the next
+ * one may be urgent, too.
+ */
 #define URGENT_MILLISECONDS			1000
 
 /* Processor time for each row: short keys take less, long ones more */
@@ -55,7 +58,7 @@ recovery_choose_default(RecoveryStructure *structures, int n, RecoveryStep *step
 
 /* ---- ranking ---- */
 
-/* Of the part that is missing; 0 if that is not known */
+/* Estimates the cost of rebuilding the missing part; 0 if that is not known */
 static void
 estimate_rebuild(RecoveryStructure *s)
 {
@@ -70,14 +73,14 @@ estimate_rebuild(RecoveryStructure *s)
 	s->estimated = true;
 	s->rebuild_cost = s->rebuild_seconds = 0;
 
-	/* who has it for himself may be waiting for recovery */
+	/* whoever has locked it exclusively may be waiting for recovery */
 	if (ConditionalLockRelationOid(s->table, AccessShareLock))
 		table = try_relation_open(s->table, NoLock);
 	if (table == NULL)
 		return;					/* (a lock is released with the transaction) */
 	if (store_find(relation_locator(table)) == NULL)
 	{
-		/* damaged: the attempt to rebuild gets the error, and is the last one */
+		/* damaged: the attempt to rebuild raises the error, and is not repeated */
 		relation_close(table, AccessShareLock);
 		return;
 	}
@@ -99,7 +102,7 @@ find_index(const RecoveryStructure *structures, int n, Oid index)
 	return -1;
 }
 
-/* The statistics, in the terms of rank.c */
+/* Converts the statistics to the terms of rank.c */
 static RankStatement *
 rank_statements(const RecoveryStructure *structures, int n, int *nstatements)
 {
@@ -122,7 +125,7 @@ rank_statements(const RecoveryStructure *structures, int n, int *nstatements)
 	return result;
 }
 
-/* Those whose build runs functions of users come behind all others, in their order. */
+/* Moves those whose build runs functions of users behind all others; their order is kept. */
 static void
 functions_last(RecoveryStructure *structures, int n)
 {
@@ -176,7 +179,7 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 }
 
 /*
- * May work that does not pay go on now?  In idle time; but a step a second in any
+ * May work that does not pay be done now?  Yes in idle time, and one step a second in any
  * case, or a server that is always busy would never finish.
  */
 static bool
@@ -193,9 +196,9 @@ may_work_in_idle_time(void)
 }
 
 /*
- * To do without an index may be cheap, and it is not known for how long that will go on:
- * as long as it has cost less than rebuilding would, queries come first.  It is decided
- * once for an index, for all workers.
+ * Doing without an index may be cheap, and it is not known for how long the load will go
+ * on: so queries come first until doing without has cost as much as rebuilding would.  This
+ * is decided once for an index, for all workers.
  */
 static bool
 is_urgent(const RecoveryStructure *s)

@@ -4,8 +4,8 @@
  *	  The hash indexes of large dictionaries, which writers need.
  *
  * Those of a table that the workload writes to are built before the first of its
- * indexes is worked on, so that they follow the ranking; the others in the end.
- * Which workload that is changes with the ranking, too.
+ * indexes is worked on, so that they follow the ranking; the others come last.  Which
+ * workload counts changes as in the ranking.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,22 +32,22 @@
 
 #include "recovery_internal.h"
 
-/* Values: smaller ones are built by the first writer without notice */
+/* Values: for smaller dictionaries the first writer builds the index in no time */
 #define LARGE_DICTIONARY	1000
 
-/* With less than that, the past does not say which tables are written to. */
+/* With a lower weight the past no longer decides which tables are written to. */
 #define WEIGHT_THAT_COUNTS	0.01
 
-/* One step for the tables that come in the end */
+/* Length of a step for the tables that come last */
 #define STEP_MILLISECONDS	100
 
-/* So many relations stay in the caches of the process. */
+/* So many relations may stay in the caches of the process. */
 #define CACHED_TABLES		1000
 
 /* Tables that this worker has seen to because they are written to, in TopMemoryContext */
 static List *seen = NIL;
 
-/* The other tables, in TopMemoryContext, and how far this worker is */
+/* The other tables, in TopMemoryContext, and how far this worker has come */
 static List *others = NIL;
 static int	next_other = 0;
 static bool listed = false;
@@ -72,7 +72,7 @@ writes_to(const WorkloadUsage *usage, Oid table)
 	return false;
 }
 
-/* Does the workload before the start count, or is what came since then all that does? */
+/* Does the workload before the start still count, beside the one since then? */
 static bool
 past_counts(const WorkloadUsage *usage, int n)
 {
@@ -85,7 +85,7 @@ past_counts(const WorkloadUsage *usage, int n)
 	return rank_weight_of_past(sofort_recovery_alpha, restart) >= WEIGHT_THAT_COUNTS;
 }
 
-/* Is it written to, since the start or, as long as that counts, before it? */
+/* Is the table written to, since the start or, as long as that counts, before it? */
 static bool
 is_written(Oid table)
 {
@@ -101,7 +101,7 @@ is_written(Oid table)
 	return result;
 }
 
-/* Not while somebody has the table for himself: he may be waiting for us. */
+/* Not while somebody has locked the table exclusively: he may be waiting for us. */
 static void
 build(Oid table)
 {
@@ -136,7 +136,7 @@ is_store(Form_pg_class form, Oid am)
 		(form->relkind == RELKIND_RELATION || form->relkind == RELKIND_MATVIEW);
 }
 
-/* Collected once: the worker sees to many of them in a step. */
+/* Collected once, because a worker deals with many of them in a step. */
 static void
 list_others(void)
 {
@@ -168,8 +168,8 @@ is_of_our_kind(const RecoverySlot *slot)
 }
 
 /*
- * Is it for this worker?  All workers of the database go through their lists in the same
- * order, and say in all of their slots how far they are.
+ * Is the table for this worker?  All workers of the database go through their lists in the
+ * same order, and each notes in all of their slots how far it has come.
  */
 static bool
 claim(Oid table)
@@ -201,7 +201,7 @@ recovery_build_other_dictionaries(volatile Oid *working_on)
 	{
 		Oid			table = list_nth_oid(others, next_other++);
 
-		/* what this process keeps of tables that it has opened is of no more use */
+		/* what this process has cached of tables that it has opened is not needed any more */
 		if (next_other % CACHED_TABLES == 0)
 			InvalidateSystemCaches();
 		if (!claim(table))

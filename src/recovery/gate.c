@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * gate.c
- *	  Recovery mode synchronous: who needs an index after a start waits until all
- *	  indexes of its database are there.
+ *	  Recovery mode synchronous: a session that needs an index after a start waits until
+ *	  all indexes of its database are ready.
  *
- * The launcher keeps the list of databases that are awaited.  What waits here holds
- * the locks of its transaction; so workers skip what they cannot lock, and nobody
- * waits while the launcher or a worker waits for a lock itself (README.md, "The gate").
+ * The launcher keeps the list of databases that are awaited.  Sessions that wait here
+ * hold the locks of their transactions; so workers skip what they cannot lock, and
+ * nobody waits here while the launcher or a worker waits for a lock itself (README.md,
+ * "The gate").
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +27,7 @@
 
 #include "recovery_internal.h"
 
-/* A launcher that has not come by then will not come. */
+/* If the launcher has not started by then, it will not. */
 #define LAUNCHER_MILLISECONDS	5000
 
 /* A process of recovery that waits for a lock for so long may be waiting for us. */
@@ -34,7 +35,7 @@
 
 #define POLL_MILLISECONDS		100
 
-/* The launcher has told, and this database is not awaited (any more). */
+/* Has the launcher published its list, and is this database not (or no longer) on it? */
 static bool
 is_open(void)
 {
@@ -62,8 +63,8 @@ launcher_is_missing(TimestampTz since)
 }
 
 /*
- * Nobody waits for it any more: this process, which may see it come, not again, and
- * others only if it comes and tells whom.
+ * Nobody waits for the launcher any more: this process never, and others only if it starts
+ * and says for which databases.
  */
 static void
 open_without_launcher(void)
@@ -87,7 +88,7 @@ waits_for_lock(pid_t pid, TimestampTz now)
 	return since != 0 && TimestampDifferenceExceeds(since, now, BLOCKED_MILLISECONDS);
 }
 
-/* Does recovery wait for a heavyweight lock, perhaps one of this transaction? */
+/* Does a process of recovery wait for a heavyweight lock, perhaps one of this transaction? */
 static bool
 recovery_is_blocked(void)
 {
@@ -107,8 +108,8 @@ recovery_is_blocked(void)
 }
 
 /*
- * Before a sofort index is used.  Holds no LWLock, latch or epoch.  Once open, it is
- * open for this process, which does not outlive a restart.
+ * Called before a sofort index is used, without LWLock, latch or epoch.  Once the gate was
+ * open it is open for this process, which does not outlive a restart.
  */
 static void
 wait_at_gate(void)

@@ -3,11 +3,11 @@
  * idle.c
  *	  Is there a processor that nobody wants?
  *
- * Measured by what the kernel counts in /proc/stat since the last question: time
- * in which processors had nothing to do, and what this process has used itself.
- * Low priority instead ("nice", SCHED_IDLE) would not do: a process that cannot be
- * scheduled may hold a lock that a query waits for, and an unprivileged process
- * cannot raise its priority again when its work becomes important.
+ * Measured by what the kernel has counted in /proc/stat since the last call: time in
+ * which processors had nothing to do, and what this process has used itself.  Low
+ * priority ("nice", SCHED_IDLE) would not do instead: a process that is not scheduled
+ * may hold a lock that a query waits for, and an unprivileged process cannot raise its
+ * priority again when its work becomes important.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 
 #include "recovery_internal.h"
 
-/* Of one processor: with less to spare, working would slow somebody down. */
+/* Part of one processor: with less to spare, working would slow somebody down. */
 #define ENOUGH			0.8
 
 /* The kernel counts in ticks of 10 ms. */
@@ -73,8 +73,8 @@ read_usage(Usage *u)
 }
 
 /*
- * The first answer is no: it begins the measurement.  A system that does not tell
- * is taken for idle; work that must be done goes on then, step by step.
+ * The first answer is no: it begins the measurement.  A system without these counters is
+ * taken for idle, or the work would never be done.
  */
 bool
 recovery_processor_is_idle(void)

@@ -36,15 +36,15 @@
 
 #include "recovery_internal.h"
 
-/* A database that holds stores, and how far it is. */
+/* A database that holds stores, and how far its recovery has come. */
 typedef struct LauncherDatabase
 {
 	Oid			db_oid;
-	bool		looked_for;		/* in the catalog, at least once */
+	bool		looked_for;		/* was seen in the catalog */
 	bool		done;			/* but for functions_left */
 	bool		functions_left; /* indexes whose build runs functions of users */
-	bool		failed;			/* a worker could not finish it: nobody waits for that */
-	bool		indexes_done;	/* nor for what a worker does besides */
+	bool		failed;			/* a worker could not finish it: sessions do not wait for that */
+	bool		indexes_done;	/* nor for other work of a worker */
 	TimestampTz not_before;		/* of the next worker, after one failed */
 	TimestampTz again_at;		/* done, but to be looked at again; 0: no more */
 	int			again_after;	/* milliseconds; the next time twice as many */
@@ -53,11 +53,11 @@ typedef struct LauncherDatabase
 /* After a worker ended without having finished (killed, cancelled, no slot). */
 #define RETRY_MILLISECONDS	10000
 
-/* After what was left was locked, or failed for a reason that may pass by */
+/* If what was left was locked, or failed for a reason that may pass */
 #define AGAIN_MILLISECONDS	1000
 #define AGAIN_AT_MOST		300000
 
-/* Who was short of memory takes it from others each time he tries. */
+/* For how long to retry for want of memory: each attempt takes memory from others. */
 #define A_FEW_TIMES_UNTIL	60000
 
 static List *databases = NIL;	/* of LauncherDatabase, in TopMemoryContext */
@@ -87,8 +87,8 @@ add_database(Oid db_oid, bool awaited)
 }
 
 /*
- * Transactions that the last life left behind are resolved here rather than by
- * the first user who comes along.
+ * Resolves transactions that the last life left behind, so that the first user need not do
+ * it.
  */
 static void
 look_around(void)
@@ -110,9 +110,9 @@ look_around(void)
 }
 
 /*
- * Not from the syscache: who commits asks us to look before he sends the message by
- * which what was looked up before becomes invalid.  (Without a database, and without
- * the file that a crash removes, there are no indexes.)
+ * Reads pg_database, not the syscache: a session that commits asks us to look before it
+ * sends its invalidation messages.  (By the index of pg_database only if its relcache entry
+ * is there: this process has no database, and a crash removes the relation cache file.)
  */
 static bool
 read_database(Oid db_oid, bool *valid)
@@ -163,7 +163,7 @@ look_for_database(LauncherDatabase *db)
 	}
 	if (!read_database(db_oid, &valid))
 	{
-		/* new ones are those of a database of that number that is being made */
+		/* new stores belong to a database with the same OID that is being made */
 		if (store_drop_database(db_oid, false) > 0)
 			ereport(LOG,
 					(errmsg("dropped the sofort tables of database %u, which does not exist any more",
@@ -184,9 +184,9 @@ is_in_catalog(Oid db_oid)
 }
 
 /*
- * A copy of a database has indexes to be built, and so has one that was moved.
- * Nobody waits for them.  What is not in the catalog may come to be: who makes it
- * asks again when he has committed.
+ * Adds databases that were copied or moved, whose indexes are to be built.  Sessions do not
+ * wait for them.  One that is not in the catalog may be under way: its maker asks again
+ * after the commit.
  */
 static void
 look_for_databases(void)
@@ -228,7 +228,7 @@ look_for_databases(void)
 	CommitTransactionCommand();
 }
 
-/* running: workers of that kind */
+/* A free slot, or -1; *running: workers of that kind */
 static int
 free_slot(bool functions, int *running)
 {
@@ -309,7 +309,7 @@ start_worker(int slot, LauncherDatabase *db, bool functions)
 		LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 		Recovery->slots[slot].db_oid = InvalidOid;
 		LWLockRelease(&Recovery->lock);
-		/* (a worker that is there goes on without this one) */
+		/* (an existing worker goes on without this one) */
 		db->failed |= !has_worker(db);
 		db->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MILLISECONDS);
 	}
@@ -317,9 +317,8 @@ start_worker(int slot, LauncherDatabase *db, bool functions)
 }
 
 /*
- * A worker of an earlier launcher (that one was terminated) is known by its
- * slot only.  If it has not started yet, it will find that the slot is not its
- * any more.
+ * A worker of an earlier launcher (which was terminated) is known only by its slot.  If it
+ * has not started yet, it will find that the slot is no longer its own.
  */
 static bool
 worker_has_ended(int slot)
@@ -345,7 +344,7 @@ put_first(LauncherDatabase *db)
 	MemoryContextSwitchTo(old);
 }
 
-/* What a worker has left is to be tried again, or not. */
+/* Notes whether, and when, what a worker has left is to be tried again. */
 static void
 look_again(LauncherDatabase *db, RecoveryAgain again)
 {
@@ -373,7 +372,7 @@ worker_is_done(LauncherDatabase *db, const RecoverySlot *slot)
 		look_again(db, slot->again);
 }
 
-/* Is the database not done, or not any more? */
+/* Is there work to be done in the database, now or again? */
 static bool
 is_to_be_done(LauncherDatabase *db)
 {
@@ -410,7 +409,7 @@ reap_workers(void)
 			worker_is_done(db, &slot);
 		else if (db && slot.replace)
 		{
-			/* another one that could not be started does not hold this one up */
+			/* another database whose worker could not be started does not hold this one up */
 			db->not_before = 0;
 			put_first(db);
 		}
@@ -458,11 +457,12 @@ take_up(LauncherDatabase *db, bool functions, int slot, bool *later)
 }
 
 /*
- * One for each database at most, so that databases go side by side.  *later: not all of
- * them (without any workers there is nothing to wait for: a new setting wakes us).
+ * Starts at most one worker for each database, so that databases are recovered side by
+ * side.  *later: not all could be started (if there are to be no workers there is nothing
+ * to wait for: a new setting wakes us).
  *
- * Whether the database is there does not depend on a place for a worker: nobody else
- * drops the stores of one that is not.
+ * Whether a database exists is looked at even without a place for a worker, because nobody
+ * else drops the stores of one that does not.
  */
 static bool
 start_round(bool functions, bool *later)
@@ -493,9 +493,9 @@ start_round(bool functions, bool *later)
 }
 
 /*
- * Start what may be started.  True if something is left for later.
+ * Starts what may be started.  True if something is left for later.
  *
- * Functions of users may take as long as they like: they come last, and take nobody's
+ * Builds that run functions of users may take any time: they come last, and take nobody's
  * place.
  */
 static bool
@@ -513,7 +513,10 @@ start_workers(void)
 	return later;
 }
 
-/* Workers go on when the indexes are there: that is not waited for. */
+/*
+ * Notes which databases have all their indexes: sessions do not wait for what workers do
+ * after that.
+ */
 static void
 note_indexes_done(void)
 {
@@ -531,7 +534,7 @@ note_indexes_done(void)
 	LWLockRelease(&Recovery->lock);
 }
 
-/* For which databases sessions wait, in mode synchronous */
+/* Publishes for which databases sessions wait, in mode synchronous */
 static void
 tell_awaited(void)
 {
@@ -576,14 +579,14 @@ note_end(void)
 	LWLockRelease(&Recovery->lock);
 }
 
-/* What was counted in the last second of an orderly shutdown */
+/* Saves what was counted in the last second before an orderly shutdown */
 static void
 save_workload(int code, Datum arg)
 {
 	(void) workload_save(NULL);
 }
 
-/* Nobody waits for what nobody does. */
+/* Without a launcher nobody must wait at the gate. */
 static void
 leave_gate_open(int code, Datum arg)
 {
@@ -622,7 +625,7 @@ launch(Datum arg)
 		reap_workers();
 		look_for_databases();
 		waiting = start_workers();
-		/* in this order: who has waited sees that it has ended */
+		/* in this order: a session that has waited sees that recovery has ended */
 		note_end();
 		tell_awaited();
 		waiting |= workload_save(MyLatch);

@@ -13,7 +13,7 @@
 
 typedef struct RankWeights
 {
-	double		past;			/* of one execution in each workload */
+	double		past;			/* weight of one execution in each workload */
 	double		restart;
 } RankWeights;
 
@@ -24,8 +24,8 @@ rank_weight_of_past(double alpha, double statements)
 }
 
 /*
- * alpha ^ n and its complement, scaled to RANK_HORIZON statements.  A workload
- * without statements leaves the other its weight.
+ * alpha ^ n and its complement, scaled to RANK_HORIZON statements.  If one workload has no
+ * statements, the other gets its weight, too.
  */
 static RankWeights
 weights_of(const RankInput *input)
@@ -48,7 +48,7 @@ weights_of(const RankInput *input)
 	return w;
 }
 
-/* Of the statement's structures: those that are there in this benefit function. */
+/* Which of the statement's structures are present, for this benefit function */
 static int
 present_subset(const RankInput *input, const RankStatement *q)
 {
@@ -76,9 +76,9 @@ gain(const RankStatement *q, int from, int to)
 }
 
 /*
- * Benefit of the kth structure of a statement.  Where no structure helps alone,
- * but all that are missing do together (a lookup by either of two columns), each
- * gets its share; else neither would ever be rebuilt for it.
+ * Benefit of the kth structure of a statement.  Where no structure helps alone, but all
+ * missing ones do together (a look-up by either of two columns), each gets its share;
+ * otherwise none would ever be rebuilt for the statement.
  */
 static double
 statement_benefit(const RankInput *input, const RankStatement *q, int k)
@@ -105,7 +105,7 @@ statement_benefit(const RankInput *input, const RankStatement *q, int k)
 	return gain(q, have, all | have) / missing;
 }
 
-/* Ranks of those that are not in the order yet. */
+/* Computes the ranks of those that are not in the order yet. */
 static void
 compute_ranks(const RankInput *input, RankWeights w)
 {

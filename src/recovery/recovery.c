@@ -101,9 +101,8 @@ recovery_register_workers(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	/*
-	 * The launcher stays, idle, when its work is done: a worker that has
-	 * ended would not be started again when a backend crashes, and that loses
-	 * all DRAM structures.
+	 * The launcher stays, idle, when its work is done: had it exited, it would not be
+	 * started again after the crash of a backend, which loses all DRAM structures.
 	 */
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
@@ -221,7 +220,7 @@ handle_shutdown_request(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/* Throws if SIGTERM has come, to recovery_main(). */
+/* If SIGTERM has come, raises an error that ends in recovery_main(). */
 void
 recovery_check_shutdown(void)
 {

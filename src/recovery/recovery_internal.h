@@ -32,9 +32,11 @@ typedef struct RecoverySlot
 	uint32		serial;			/* of the worker for whom the slot is */
 	Oid			index;			/* being rebuilt, or InvalidOid */
 	bool		indexes_done;	/* of its database: nobody waits for what it does now */
-	Oid			tables_seen_to; /* up to this one; the same for all workers of a database but those for functions */
-	bool		functions;		/* for indexes whose build runs functions of users, alone; else for all others */
-	bool		finished;		/* found nothing more to do in its database */
+	Oid			tables_seen_to; /* tables up to this OID are dealt with; the same for all
+								 * workers of a database but those for functions */
+	bool		functions;		/* builds only indexes whose build runs functions of users;
+								 * else all others */
+	bool		finished;		/* the worker found nothing more to do in its database */
 	bool		functions_left; /* finished, but for such indexes */
 	bool		replace;		/* ended so that another one can have normal priority */
 	RecoveryAgain again;		/* finished, but there may be something to do later */
@@ -108,10 +110,10 @@ extern RecoveryShared *Recovery;
 /* This worker has completed an index of its database. */
 extern void recovery_note_rebuilt(Oid index);
 
-/* The how manieth index it was that a worker completed; 0: none did. */
+/* Its number among the indexes that workers have completed, from 1; 0: none did. */
 extern uint64 recovery_rebuilt_as(Oid index);
 
-/* Must nobody of us be in this database now?  Takes the lock. */
+/* Must launcher and workers stay out of this database now?  Takes the lock. */
 extern bool recovery_must_stay_away(Oid db_oid);
 
 /* What the worker in this slot does now. */
@@ -120,9 +122,9 @@ extern void recovery_show_index(int slot, Oid index);
 /* ---- dictionaries.c ---- */
 
 /*
- * In a transaction of a worker: the dictionaries of a table, if the workload writes to
- * it; those of the other tables, as many as fit a step, false if none is left.
- * *working_on: the table, for the handling of errors.
+ * Build dictionaries' indexes, in a transaction of a worker: those of a table, if the
+ * workload writes to it; those of the other tables, as many as fit a step (false: none is
+ * left).  *working_on: the table, for error handling.
  */
 extern void recovery_build_written_dictionaries(Oid table, volatile Oid *working_on);
 extern bool recovery_build_other_dictionaries(volatile Oid *working_on);
@@ -135,19 +137,19 @@ extern bool recovery_was_urgent(void);
 /* ---- throttle.c ---- */
 
 /*
- * What the indexes that are left and pay would save; 0: none is left.  hold_up: searches
- * get their share of the processors only, from now on.
+ * benefit_left: what the indexes that are left and pay would save; 0: none is left.
+ * hold_up: from now on searches get only their share of the processors.
  */
 extern void recovery_set_search_share(double benefit_left, bool hold_up);
 
-/* Do searches make up most of what their sessions do?  Since the last question. */
+/* Have searches made up most of what their sessions did since the last call? */
 extern bool recovery_searches_are_dear(void);
 
-/* Around a search of a table in place of an index: indexam_before_search, ... */
+/* For indexam_before_search and so on: around a search of a table in place of an index. */
 extern void recovery_before_search(bool (*complete) (void *arg), void *arg);
 extern void recovery_after_search(pg_atomic_uint64 *searched);
 
-/* What is done in between does not count as part of the search. */
+/* What is done between pause = true and false does not count as part of the search. */
 extern void recovery_pause_search(bool pause);
 
 /* ---- gate.c ---- */
@@ -155,13 +157,13 @@ extern void recovery_pause_search(bool pause);
 /* At the start of the server: closed, for processes that are forked from now on. */
 extern void recovery_gate_init(void);
 
-/* This process belongs to recovery. */
+/* This process belongs to recovery, and does not wait at the gate. */
 extern void recovery_pass_gate(void);
 
-/* The databases whose indexes are being rebuilt; the others' sessions may go on. */
+/* Sets the databases whose indexes are being rebuilt; sessions of the others may go on. */
 extern void recovery_set_awaited(const Oid *databases, int n);
 
-/* The worker in this slot has no index left that anybody is to wait for. */
+/* The worker in this slot has no index left for which anybody has to wait. */
 extern void recovery_indexes_are_done(int slot);
 
 /* ---- idle.c ---- */

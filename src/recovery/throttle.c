@@ -4,11 +4,11 @@
  *	  What searches of tables in place of indexes that are not there yet cost, and how
  *	  much of the processors they may use.
  *
- * While an index is urgent, adaptive recovery begins with nearly all processors and
- * hands them over as the benefit of what is left to rebuild is used up.  Who looks up
- * an index that is complete is never held up; who has to search the table is, when
- * searches have used more than their share: it waits before its search, and holds
- * nothing then.
+ * While an index is urgent, adaptive recovery begins with nearly all processors, and
+ * hands them over as the benefit of what is left to rebuild shrinks.  A session that
+ * looks up a complete index is never held up.  One that has to search the table is, if
+ * searches have used more than their share: it waits before its search, and holds no
+ * latch, LWLock or epoch then.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,16 +26,16 @@
 
 #include "recovery_internal.h"
 
-/* Of the processors: what searches get at least, in thousandths */
+/* Least share of the processors that searches get, in thousandths */
 #define LEAST_SHARE			150
 
-/* A search may begin when those before it are paid for but for this */
+/* A search may begin when all but this much of the earlier ones is paid for */
 #define CREDIT_MICROSECONDS	2000
 
 /*
- * Searches that take no more than so many times what their process computes besides are
- * free: such sessions get on, at a tenth of full speed or more.  A process can save
- * up for that: the look-ups of a nested loop follow each other closely.
+ * Searches are free up to so many times what their process computes besides: such sessions
+ * run at a tenth of full speed or more.  A process can save up for that, because the
+ * look-ups of a nested loop follow each other closely.
  */
 #define FREE_SEARCH			8
 #define MOST_FREE_SECONDS	0.5
@@ -48,7 +48,7 @@
 #define DEAR_PART			0.25
 #define DEAR_MICROSECONDS	100000
 
-/* A share that no worker has confirmed for so long does not count any more. */
+/* A share that no worker has confirmed for so long no longer counts. */
 #define VALID_MICROSECONDS	1000000
 
 /* Nobody waits longer before one search, whatever others do. */
@@ -105,12 +105,12 @@ search_share(uint64 now)
 
 /* Processor time of this process, in seconds */
 static double search_ended;		/* when the last search ended */
-static double search_began;		/* when this one began, and what has not counted since */
+static double search_began;		/* when this one began, plus what has not counted since */
 static double other_seconds;	/* between the two */
 static double pause_began;
 static double free_seconds;		/* what searches may take for nothing */
 static double last_seconds;		/* what the last one has taken */
-static bool uniqueness;			/* it is not a scan that searches */
+static bool uniqueness;			/* a uniqueness check searches, not a scan */
 
 static double
 processor_seconds(void)
@@ -152,7 +152,7 @@ recovery_before_search(bool (*complete) (void *arg), void *arg)
 		return;
 	other_seconds = search_began - search_ended;
 	free_seconds = Min(free_seconds + FREE_SEARCH * other_seconds, MOST_FREE_SECONDS);
-	/* who needs no share does not wait for those who owe */
+	/* a process that needs no share does not wait for those who owe */
 	if (free_seconds < last_seconds)
 	{
 		wait_for_share(complete, arg);
@@ -161,8 +161,8 @@ recovery_before_search(bool (*complete) (void *arg), void *arg)
 }
 
 /*
- * Finding out what the blocks of a table hold makes all later searches cheap.  Whoever
- * does it first would pay for everybody, and hold up everybody with what he owes.
+ * Finding out what the blocks of a table hold makes all later searches cheap.  The first
+ * process would pay for all, and hold up everybody by what it owes.
  */
 void
 recovery_pause_search(bool pause)
@@ -217,9 +217,9 @@ recovery_after_search(pg_atomic_uint64 *searched)
 }
 
 /*
- * In the last interval of DEAR_MICROSECONDS in which a worker asked.  It is measured for
- * all of them: one that has just started would know nothing, let queries go first, and
- * have to be replaced when it knows.
+ * Measured over the last interval of DEAR_MICROSECONDS in which a worker asked, for all of
+ * them together: a worker that has just started would know nothing, let queries go first,
+ * and have to be replaced when it knows.
  */
 bool
 recovery_searches_are_dear(void)

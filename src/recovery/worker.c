@@ -80,28 +80,32 @@ take_slot(int slot, uint32 serial)
 /* Indexes for which this worker got an error, in TopMemoryContext */
 static List *failed = NIL;
 
-/* Those of them for which it need not be one at another time, and where memory was short */
+/* Those of them where the error may not recur, and where memory was short */
 static List *failed_for_now = NIL;
 static List *failed_for_memory = NIL;
 
-/* Others had an index to themselves when this worker last looked. */
+/* Others had locked an index exclusively when this worker last looked. */
 static bool some_were_locked = false;
 
-/* It needs no look at the indexes any more. */
+/* Indexes need not be looked at any more. */
 static bool indexes_done = false;
 
 /* Nothing is left for this worker, but something may be for a later one. */
 static RecoveryAgain try_again = AGAIN_NEVER;
 
-/* ... for one that is for functions. */
+/* The same, for a worker for functions. */
 static bool functions_left = false;
 
-/* Segments in one step: some ten milliseconds; more, where the list takes as long */
+/*
+ * Segments in one step, which takes some ten milliseconds; more if making the list takes as
+ * long
+ */
 #define STEP_SEGMENTS	2
 #define STEP_MOST_SEGMENTS	8
-#define STEP_INDEXES_SEGMENT	16	/* of the list, for one more */
+#define STEP_INDEXES_SEGMENT	16	/* indexes in the list for which a step has one segment
+									 * more */
 
-/* Use of one list of the indexes: rebuilt ones stay locked so long */
+/* Limits for the use of one list of the indexes: rebuilt ones stay locked meanwhile */
 #define LIST_INDEXES		64
 #define LIST_MILLISECONDS	100
 
@@ -112,8 +116,8 @@ static bool functions_left = false;
 #define IDLE_MILLISECONDS	50
 
 /*
- * Not while somebody has the table or the index for himself: a prepared
- * transaction may have it for days.  Such an index is left to queries, and to later workers.
+ * NULL while somebody has locked the table or the index exclusively: a prepared transaction
+ * may do so for days.  Such an index is left to queries, and to later workers.
  */
 static Relation
 open_if_free(Oid index_oid)
@@ -140,7 +144,7 @@ open_if_free(Oid index_oid)
 	return index;
 }
 
-/* Relations of this database that prepared transactions hold locks on */
+/* Relations of this database on which prepared transactions hold locks */
 static List *
 find_prepared(void)
 {
@@ -237,11 +241,11 @@ recovery_find_structures(RecoveryStructure **structures)
 static bool polite = false;		/* this worker, for ever */
 
 /*
- * Queries first, where they can do without us.
+ * Lets queries go first.
  *
- * Where the kernel makes a scheduling group of each session, and each process of
- * PostgreSQL is a session, nice values count within it alone: then the group gets one.
- * The kernel allows that ten times a second, so it may take several steps.
+ * If the kernel makes a scheduling group of each session (each process of PostgreSQL is
+ * one), nice values count only within it: then the group gets one.  The kernel allows that
+ * ten times a second, so it may take several steps.
  */
 static void
 lower_priority(void)
@@ -276,13 +280,13 @@ typedef enum StepResult
 	STEP_NOTHING_LEFT,
 	STEP_IDLE,					/* nothing for this worker at the moment */
 	STEP_REPLACE,				/* nothing for a worker of low priority */
-	STEP_GO_ON,					/* this index is done: with the same list */
+	STEP_GO_ON,					/* this index is done: go on with the same list */
 	STEP_DONE
 } StepResult;
 
 /*
- * How many of them may this worker hope to rebuild?  What was locked, or has failed for
- * the moment, decides whether the database is looked at again.
+ * How many of them can this worker hope to rebuild?  Whether some were locked, or have
+ * failed for the moment, decides whether the database is looked at again.
  */
 static int
 count_hopeful(RecoveryStructure *structures, int n)
@@ -308,7 +312,7 @@ count_hopeful(RecoveryStructure *structures, int n)
 	return hopeful;
 }
 
-/* Work on what is best now.  *index (or table): the one worked on, for the handling of errors. */
+/* Works on what is best now.  *index (or table): the one worked on, for error handling. */
 static StepResult
 work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 {
@@ -348,7 +352,7 @@ work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 	return STEP_DONE;
 }
 
-/* On indexes, as many as fit the use of one list */
+/* Works on indexes, as many as fit the use of one list */
 static StepResult
 work_on_indexes(RecoveryStructure *structures, int n, int hopeful, volatile Oid *index)
 {
@@ -367,9 +371,9 @@ work_on_indexes(RecoveryStructure *structures, int n, int hopeful, volatile Oid 
 }
 
 /*
- * In a transaction.  The list of all indexes costs some 10 us for each of them, so while
- * they are small several are rebuilt with one; and when all are there, no more is made,
- * but to find those that others had to themselves.
+ * In a transaction.  The list costs some 10 us for each index, so if indexes are small
+ * several are rebuilt with one list.  When all are ready no list is made any more, except
+ * to find those that others had locked.
  */
 static StepResult
 work(volatile Oid *index)
@@ -390,7 +394,7 @@ work(volatile Oid *index)
 	return recovery_build_other_dictionaries(index) ? STEP_DONE : STEP_NOTHING_LEFT;
 }
 
-/* Is the error about the moment, not about the index? */
+/* Is the error due to the moment, not to the index? */
 static bool
 may_pass_by(int sqlstate)
 {
@@ -422,7 +426,10 @@ step(void)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		/* without an index to leave to others it would happen again at once: start anew later */
+		/*
+		 * there is no index to leave to others, so it would happen again at once: start
+		 * anew later
+		 */
 		if (ShutdownRequestPending || !OidIsValid(index))
 			PG_RE_THROW();
 		HOLD_INTERRUPTS();

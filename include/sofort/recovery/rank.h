@@ -35,10 +35,11 @@ typedef enum RankBenefit
 
 typedef struct RankStructure
 {
-	uint64		id;				/* of equals the lower comes first */
+	uint64		id;				/* among equals the lower one comes first */
 	double		rebuild;		/* cost of rebuilding what is missing */
-	bool		persistent;		/* survived the start of the server; of a hybrid index the leaves */
-	bool		available;		/* is there, or being rebuilt */
+	bool		persistent;		/* survived the start of the server (at least the leaves of a
+								 * hybrid index) */
+	bool		available;		/* is ready, or being rebuilt */
 	bool		needed;			/* by an open transaction: before all others */
 
 	/* results, of those that are not available */
@@ -48,8 +49,8 @@ typedef struct RankStructure
 } RankStructure;
 
 /*
- * A kind of statement.  cost[m]: of one execution, if of the structures it
- * depends on those are available whose bits are set in m.
+ * A kind of statement. cost[m]: cost of one execution, if those structures are available
+ * whose bits are set in m.
  */
 typedef struct RankStatement
 {
@@ -70,7 +71,7 @@ typedef struct RankInput
 	RankBenefit benefit;
 } RankInput;
 
-/* alpha ^ n: what the workload before the start counts for after n statements, 0 to 1 */
+/* alpha ^ n: weight of the workload before the start after n statements, 0 to 1 */
 extern double rank_weight_of_past(double alpha, double statements);
 
 /*

@@ -44,16 +44,16 @@ extern Size recovery_shmem_size(void);
 extern void recovery_startup(void);
 
 /*
- * Somebody wants this database without other sessions (DROP DATABASE): our
- * workers leave it now and stay away for RECOVERY_HOLD_OFF_SECONDS.  Waits up
- * to a second for them to be gone.  Nothing if the library was not preloaded.
+ * Somebody needs this database without other sessions (DROP DATABASE): our workers leave it
+ * now and stay away for RECOVERY_HOLD_OFF_SECONDS.  Waits up to a second until they are
+ * gone.  Does nothing if the library was not preloaded.
  */
 #define RECOVERY_HOLD_OFF_SECONDS 10
 extern void recovery_leave_database(Oid db_oid);
 
 /*
- * There may be a database (all: or one that was done) with indexes to be rebuilt:
- * the launcher looks now.  No ERROR; called when a transaction has ended.
+ * There may be a new database (all: or one that was done) with indexes to be rebuilt: wakes
+ * the launcher.  No ERROR; called when a transaction has ended.
  */
 extern void recovery_look_for_databases(bool all);
 
@@ -77,13 +77,14 @@ typedef struct RecoveryStructure
 {
 	Oid			index;
 	Oid			table;
-	bool		ready;			/* nothing is to be done */
+	bool		ready;			/* nothing is left to be done */
 	bool		persistent;		/* it survives a restart, at least its leaves */
 	bool		failed;			/* this worker tried, and got an error */
-	bool		busy;			/* others have claimed all that is left of it */
+	bool		busy;			/* others have claimed everything that is left of it */
 	bool		partial;		/* it can be worked on in steps */
 	bool		runs_functions; /* of its owner, as it has expressions or a predicate */
-	bool		not_mine;		/* this worker leaves it to others for that reason, or for its lack */
+	bool		not_mine;		/* this worker leaves it to others, because of runs_functions
+								 * or its absence */
 	uint32		segments;		/* of 65,536 rows each */
 	uint32		segments_done;
 	int			workers;		/* processes that work on it now */
@@ -99,7 +100,7 @@ typedef struct RecoveryStructure
 	double		rank;
 	int			position;		/* in the order; 0: not ranked */
 
-	uint64		rebuilt_as;		/* the how manieth that a worker completed; 0: none */
+	uint64		rebuilt_as;		/* its number among those that workers have completed; 0: none */
 } RecoveryStructure;
 
 /* All sofort indexes of this database, palloc'd; in a transaction. */
@@ -117,9 +118,9 @@ typedef struct RecoveryStep
 } RecoveryStep;
 
 /*
- * Called by a worker before each step: which one shall it work on (its number),
- * or -1: on none now; it asks again in a moment.  Never one that is ready, has failed,
- * is busy or not this worker's.  In a transaction with a snapshot.
+ * Called by a worker before each step.  Returns the number of the one to work on, or -1:
+ * none now, ask again in a moment.  Never one that is ready, has failed, is busy or not
+ * this worker's.  In a transaction with a snapshot.
  */
 typedef int (*RecoveryChooser) (RecoveryStructure *structures, int n, RecoveryStep *step);
 
@@ -129,7 +130,7 @@ extern int	recovery_choose_default(RecoveryStructure *structures, int n, Recover
 /* The one with the highest rank; one that does not pay only in idle time. */
 extern int	recovery_choose_adaptive(RecoveryStructure *structures, int n, RecoveryStep *step);
 
-/* That of the recovery mode */
+/* The chooser of the recovery mode */
 extern RecoveryChooser recovery_choose;
 
 /* Entry points of the background workers (looked up by name). */
