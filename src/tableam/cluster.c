@@ -40,7 +40,7 @@ typedef struct CopyState
 	bool	   *isnull;
 	MemoryContext per_row;
 	TableCopyCounts *counts;
-	HTAB	   *copies;			/* CopiedVersion: what has or may be a successor */
+	HTAB	   *copies;			/* CopiedVersion: versions that have, or may be, a successor */
 	List	   *updates;		/* of CopiedUpdate */
 	MemoryContext updates_context;
 } CopyState;
@@ -101,9 +101,9 @@ copied_version(CopyState *copy, uint64 old_row)
 }
 
 /*
- * Remember what the chains of the copy need.  A version can only be the
- * successor of one that some snapshot still sees if its creator is as recent.
- * Within a chain it leads to the one that it replaced: nobody walks.
+ * Notes what the chains of the copy need.  A version can be the successor of one that some
+ * snapshot still sees only if its creator is recent enough.  Within a chain it leads
+ * directly to the one that it replaced, so no chain is walked.
  */
 static void
 note_copied(CopyState *copy, const RowRef *old, uint64 begin, uint64 end, uint64 new_row)
@@ -197,9 +197,9 @@ must_copy(CopyState *copy, const RowRef *ref)
 }
 
 /*
- * Copy one version.  Words of our own transaction are copied as they are, and
- * the store logs them, so that they are stamped at commit; it does not matter
- * which subtransaction they belong to: if that is undone, so is the new store.
+ * Copies one version.  Words of our own transaction are copied as they are, and the store
+ * logs them, so that they are stamped at commit.  It does not matter to which
+ * subtransaction they belong: if that is undone, so is the new store.
  */
 static void
 copy_version(CopyState *copy, const RowRef *ref)
@@ -210,7 +210,7 @@ copy_version(CopyState *copy, const RowRef *ref)
 	MemoryContext old = MemoryContextSwitchTo(copy->per_row);
 	RowRef		new;
 
-	/* row locks: nobody but ourselves can hold one, and we lock the table */
+	/* row locks are not copied: only we ourselves can hold one, and we lock the table */
 	if (WORD_TAG(end) == WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_PROGRESS)
 		end &= ~END_LOCKERS;
 	else
@@ -230,7 +230,7 @@ copy_version(CopyState *copy, const RowRef *ref)
 
 typedef void (*VersionVisitor) (CopyState *copy, const RowRef *ref, void *arg);
 
-/* All versions to be copied, in physical order. */
+/* Visits all versions to be copied, in physical order. */
 static void
 visit_versions(CopyState *copy, VersionVisitor visit, void *arg)
 {
@@ -369,7 +369,7 @@ tableam_copy_for_cluster(Relation from, Relation to, Relation index, bool use_so
 		copy_by_index_scan(&copy, index);
 	copy_end(&copy);
 
-	/* nothing to freeze, see ddl.c; but a TOAST table gets the same horizon */
+	/* there is nothing to freeze, see ddl.c; but the TOAST table gets the same horizon */
 	if (!OidIsValid(from->rd_rel->reltoastrelid) && !OidIsValid(to->rd_rel->reltoastrelid))
 	{
 		*xid_cutoff = InvalidTransactionId;

@@ -3,9 +3,9 @@
  * ddl.c
  *	  Creation, truncation and moving of stores; sizes.
  *
- * The main fork of a sofort table exists: it reserves the number, is unlinked
- * transactionally, and tells a store whose CREATE was lost in a crash from one in
- * use.  It stays empty, or has one page of zeros if the table is unlogged.
+ * A sofort table has a file for its main fork: it reserves the relfilenumber, is
+ * unlinked transactionally, and tells a store whose CREATE was lost in a crash from one
+ * in use.  It stays empty, or has one page of zeros if the table is unlogged.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,10 +28,9 @@
 #include "utils/fmgroids.h"
 
 /*
- * A temporary relation that nobody asked for by a statement, which exec would
- * have changed: the one that REFRESH MATERIALIZED VIEW CONCURRENTLY fills.  Its
- * row in pg_class is made after this call, from this relcache entry: it becomes
- * a heap table, as all temporary tables are.
+ * Makes a heap table of a temporary relation that was not asked for by a statement (which
+ * src/exec would have changed): the one that REFRESH MATERIALIZED VIEW CONCURRENTLY fills.
+ * Its row in pg_class is made after this call, from this relcache entry.
  */
 static void
 become_heap(Relation rel, const RelFileLocator *locator, TransactionId *freeze_xid,
@@ -51,8 +50,8 @@ same_locator(const RelFileLocator *a, const RelFileLocator *b)
 }
 
 /*
- * The file of a store, and the store.  An init fork, which is empty, makes the
- * file of an unlogged table one that PostgreSQL resets after a crash.
+ * Makes the file of a store, and the store.  An unlogged table gets an empty init fork,
+ * too, so that PostgreSQL resets its file after a crash.
  */
 static void
 create_storage(Relation rel, const RelFileLocator *locator, char persistence)
@@ -71,8 +70,8 @@ create_storage(Relation rel, const RelFileLocator *locator, char persistence)
 }
 
 /*
- * pg_upgrade makes the tables anew and moves their files, and a sofort table's
- * rows are not in its file: they must not come out empty.
+ * pg_upgrade makes the tables anew and moves their files.  The rows of a sofort table are
+ * not in its file, so it would come out empty.
  */
 static void
 refuse_binary_upgrade(Relation rel)
@@ -87,9 +86,9 @@ refuse_binary_upgrade(Relation rel)
 }
 
 /*
- * Where a user wants indexes of dictionaries to lie outlasts the store: TRUNCATE
- * makes another one for the same relation; rewrites fill a relation that has the
- * name pg_temp_ and the number of the one that it will replace, which is locked.
+ * The placements of dictionaries outlast the store.  TRUNCATE makes another store for the
+ * same relation; rewrites fill a relation whose name is pg_temp_ and the OID of the one
+ * that it will replace, which is locked.
  */
 static void
 inherit_placements(Relation rel, const RelFileLocator *locator)
@@ -113,9 +112,8 @@ inherit_placements(Relation rel, const RelFileLocator *locator)
 }
 
 /*
- * A new relation; or a new store for one that exists (TRUNCATE): then the old
- * store goes at commit.  Rows carry 64-bit transaction ids, so there is nothing
- * to freeze.
+ * A new relation, or a new store for an existing one (TRUNCATE): then the old store is
+ * dropped at commit.  Rows have 64-bit transaction ids, so there is nothing to freeze.
  */
 void
 tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persistence,
@@ -140,9 +138,9 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 }
 
 /*
- * Rewrites and index builds, which wait for transactions that change the table:
- * not for one that waits itself, after a crash, to be resumed.  (And TRUNCATE: a
- * subscription's comes without a statement, which src/exec would look at.)
+ * For rewrites and index builds, which wait for transactions that change the table, but
+ * cannot wait for one that waits itself, after a crash, to be resumed.  (And for TRUNCATE:
+ * that of a subscription comes without a statement at which src/exec could look.)
  */
 void
 tableam_refuse_waiting(Relation rel)
@@ -176,10 +174,9 @@ tableam_relation_size(Relation rel, ForkNumber fork)
 }
 
 /*
- * Values of any size are the store's business, and a sofort table's TOAST table
- * stays empty.  But it is there whenever a heap table would have one: ALTER TABLE
- * SET ACCESS METHOD heap fills it and cannot make it, and toast.* parameters are
- * kept with it.
+ * The store keeps values of any size, so a sofort table's TOAST table stays empty.  But it
+ * exists whenever a heap table would have one: ALTER TABLE SET ACCESS METHOD heap fills it
+ * and cannot make it, and toast.* parameters are kept with it.
  */
 bool
 tableam_needs_toast_table(Relation rel)
@@ -194,16 +191,16 @@ tableam_toast_am(Relation rel)
 }
 
 /*
- * ALTER TABLE SET TABLESPACE: the pool belongs to no tablespace, but the file
- * that stands for the store does.  Rows get new TIDs, so the indexes, which
- * stay where they are, are built anew once pg_class is changed (drop.c).
+ * ALTER TABLE SET TABLESPACE: the pool belongs to no tablespace, but the file that stands
+ * for the store does.  Rows get new TIDs, so the indexes, which are not moved, are rebuilt
+ * when pg_class is changed (drop.c).
  */
 void
 tableam_copy_data(Relation rel, const RelFileLocator *locator)
 {
 	TableCopyCounts counts;
 	StoreDesc  *source = store_open(rel);
-	RelationData target = *rel; /* as it will be after the ALTER */
+	RelationData target = *rel; /* the locator as it will be after the ALTER */
 
 	*relation_locator(&target) = *locator;
 	create_storage(rel, locator, rel->rd_rel->relpersistence);

@@ -22,8 +22,8 @@ static object_access_hook_type previous_object_access_hook = NULL;
 static Oid	reindex_relation_oid = InvalidOid;
 
 /*
- * DROP in all its forms, and the end of a rewrite: the transient relation that
- * is dropped then carries the old storage.
+ * Called for DROP in all its forms, and at the end of a rewrite: the transient relation
+ * that is dropped then has the old storage.
  */
 static void
 relation_is_dropped(Oid relid)
@@ -45,8 +45,8 @@ tableam_reindex_after_alter(Oid relid)
 }
 
 /*
- * ALTER TABLE SET TABLESPACE has changed pg_class; the copied rows have new
- * TIDs.
+ * ALTER TABLE SET TABLESPACE has changed pg_class; the copied rows have new TIDs, so
+ * indexes are rebuilt.
  */
 static void
 relation_was_altered(Oid relid)

@@ -17,23 +17,23 @@
 #include "utils/syscache.h"
 
 /*
- * The planner's cost model, and what people know about it, is calibrated on
- * heap pages.  So a table is as large as the heap that would hold its rows.
+ * The planner's cost model, and people's experience with it, is calibrated on heap pages.
+ * So a table counts as large as the heap table that would hold its rows.
  */
 #define HEAP_PAGE_BYTES			((int32) (BLCKSZ - SizeOfPageHeaderData))
 #define LINE_POINTER_BYTES		((int32) sizeof(ItemIdData))
 #define HEAP_ROW_BYTES_MAX		(BLCKSZ / 4)	/* what is wider is toasted */
 
 /*
- * A table that was never analyzed and is nearly empty now is planned as if it
- * had this many full pages, for the reason that heap gives: plans are made
- * before the data are loaded.  (A parent of others: as if those it has were full.)
+ * A table that was never analyzed and is nearly empty is planned as if it had this many
+ * full pages, for the same reason as heap: plans are made before the data are loaded.  (If
+ * it has children: as if its own pages were full.)
  */
 #define ASSUMED_PAGES			10
 
 #define SAMPLE_BLOCKS			16
 
-/* Rows that are not ended, extrapolated from a few blocks. */
+/* Number of rows that are not ended, extrapolated from a few blocks. */
 static double
 sampled_rows(StoreDesc *store, BlockNumber nblocks)
 {
@@ -58,7 +58,7 @@ sampled_rows(StoreDesc *store, BlockNumber nblocks)
 	return looked == 0 ? 0 : live * (double) store_capacity(nblocks) / looked;
 }
 
-/* So many rows insertions put into the table: a fill factor leaves some row ids out. */
+/* How many rows insertions can put into these blocks: a fill factor leaves some row ids out. */
 static double
 filled_capacity(StoreDesc *store, BlockNumber nblocks)
 {
@@ -69,9 +69,8 @@ filled_capacity(StoreDesc *store, BlockNumber nblocks)
 }
 
 /*
- * Does pg_class still describe the table?  As for heap, its reltuples stands while
- * the table has as many blocks as it had then.  (With 0 pages and some rows
- * somebody has set both by hand.)
+ * Does pg_class still describe the table?  As for heap, reltuples counts while the table
+ * has as many blocks as it had then.  (0 pages and some rows were set by hand.)
  */
 static bool
 statistics_stand(Relation rel, StoreDesc *store)
@@ -98,9 +97,9 @@ null_fraction(Relation rel, AttrNumber attnum)
 }
 
 /*
- * Bytes of a row on heap, header included, as the statistics have it: the average
- * width of a column is that of its values that are not NULL, which are aligned, but
- * for short ones of varying length; NULLs take a bitmap in place of that.
+ * Bytes of a row on heap, header included, according to the statistics.  The average width
+ * of a column is that of its values that are not NULL.  These are aligned, except short
+ * ones of variable length; NULLs take a bitmap instead.
  */
 static int32
 heap_row_bytes(Relation rel, int32 *attr_widths)
@@ -128,15 +127,14 @@ heap_row_bytes(Relation rel, int32 *attr_widths)
 		data += (1 - nulls) * (aligned - data + width);
 	}
 	if (widths != attr_widths)
-		pfree(widths);			/* recovery workers ask, too, and live long */
+		pfree(widths);			/* recovery workers call this, too, and live long */
 	return (int32) Min(MAXALIGN(header) + data, HEAP_ROW_BYTES_MAX);
 }
 
 /*
- * Rows: those of pg_class, or those that the store has counted, which are the
- * committed ones.  Where many row ids are not accounted for (rows of open
- * transactions, such as our own, or free ones), a few blocks are looked at.
- * Pages: of a heap, see above.
+ * Rows: those of pg_class, or those that the store has counted, which are the committed
+ * ones.  If many row ids are not accounted for (rows of open transactions, such as our own,
+ * or free ones), a few blocks are looked at.  Pages: those of a heap table, see above.
  */
 void
 tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, double *tuples,
@@ -172,9 +170,9 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 	*tuples = rint(rows);
 
 	/*
-	 * There is no visibility map, and an index-only scan looks at each row, but
-	 * it reads no page for that.  It is costed as on a heap that was vacuumed as
-	 * often: what is not settled may have long chains.
+	 * There is no visibility map, and an index-only scan looks at each row, but it reads no
+	 * page for that.  It is costed as on a heap table that was vacuumed as often: rows that
+	 * are not settled may have long chains.
 	 */
 	*allvisfrac = live == 0 ? 0 : Min(1, (double) store_settled_rows(store) / (double) (live + dead));
 }

@@ -3,10 +3,9 @@
  * index_build.c
  *	  Feeding an index that is being built or validated; BRIN's summaries.
  *
- * All go from root to root and, for each, through its chain: an entry points
- * to a root, whichever block the version lies in that it describes, and block
- * ranges (BRIN) are ranges of roots.  That is also what lossy bitmap pages
- * stand for (scan_block.c).
+ * All scans go from root to root and, for each, through its chain: an entry points to a
+ * root, in whichever block the version lies that it describes, and block ranges (BRIN)
+ * are ranges of roots.  Lossy bitmap pages mean the same (scan_block.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -95,8 +94,8 @@ form_entry(BuildState *build, const RowRef *ref)
 }
 
 /*
- * A rebuild of a sofort index looks at roots alone where it may: remember that
- * here it may not.
+ * A rebuild of a sofort index looks only at roots where it may: notes that in this table it
+ * may not.
  */
 static void
 note_difference(BuildState *build, uint64 root, const RowRef *version)
@@ -148,7 +147,7 @@ is_hot_updated(BuildState *build, const RowRef *ref)
 		(word_read(&next.words->begin) & BEGIN_HEAP_ONLY) != 0;
 }
 
-/* Wait for a transaction whose outcome decides.  Then the state is read anew. */
+/* Waits for a transaction whose outcome decides.  Then the state is read anew. */
 static void
 wait_for_writer(BuildState *build, TransactionId xid, const RowRef *ref)
 {
@@ -238,9 +237,9 @@ decide_version(BuildState *build, const RowRef *ref)
 				return BUILD_DEAD;
 
 			/*
-			 * A summary may cover it as well.  A sofort index that is rebuilt has
-			 * the entry of a later version: if that has another key, this one is
-			 * from before the index, and no snapshot may look for it there.
+			 * A summary may cover it, too.  A sofort index that is rebuilt has the entry of
+			 * a later version: if that has another key, this version is older than the
+			 * index, and no snapshot that sees it may use the index.
 			 */
 			if (build->anyvisible)
 				return build->info->ii_Am == build->sofort_index_am ? BUILD_SKIP : BUILD_DEAD;
@@ -254,7 +253,7 @@ decide_version(BuildState *build, const RowRef *ref)
 	return BUILD_SKIP;			/* keep compiler quiet */
 }
 
-/* One chain from this version down to its root.  Was a version indexed? */
+/* Goes through a chain from this version down to its root.  Was a version indexed? */
 static bool
 build_versions(BuildState *build, const RowRef *root, RowRef version)
 {
@@ -287,9 +286,9 @@ newest_version(BuildState *build, const RowRef *root)
 }
 
 /*
- * One chain, newest version first, the root last.  A rebuild keeps no writer away,
- * and an update in the chain does not come to the index.  So if all were skipped it
- * may be for the sake of one that came meanwhile: again.
+ * Goes through one chain, newest version first, the root last.  A rebuild keeps no writers
+ * away, and an update within the chain does not reach the index.  So if all versions were
+ * skipped, a new one may have come meanwhile: then the chain is read again.
  */
 static void
 build_chain(BuildState *build, const RowRef *root)
@@ -331,7 +330,7 @@ build_root(BuildState *build, const RowRef *root)
 	}
 }
 
-/* The next root at or after *position within the block, to *ref. */
+/* Finds the next root at or after *position within the block. */
 static bool
 next_root(StoreDesc *store, uint64 *position, uint64 end, RowRef *ref)
 {
@@ -376,10 +375,10 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	BlockNumber block;
 	int64		done = 0;
 
-	/* VACUUM rebuilds indexes and summarises: what the scan stands on must stay */
+	/* VACUUM rebuilds indexes and summarises: the version at which the scan is must stay */
 	TxnHold		hold = txn_hold_horizon();
 
-	/* (rebuilding after a start takes every version, and refuses nothing) */
+	/* (rebuilding after a start takes every version, and checks nothing) */
 	if (!anyvisible)
 		tableam_refuse_waiting(rel);
 	build_begin(&build, rel, index, info);

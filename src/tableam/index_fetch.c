@@ -33,9 +33,9 @@ tableam_locate(StoreDesc *store, const ItemPointerData *tid, RowRef *ref)
 }
 
 /*
- * SSI: the lock is taken before the words are read for the last time, writers
- * look for locks after they have changed the words; so one of them sees the
- * other without a page lock that covers both steps.
+ * SSI: readers take the lock before they read the words for the last time, and writers look
+ * for locks after they have changed the words.  So one of them sees the other, without a
+ * page lock that covers both steps.
  */
 static void
 predicate_lock_version(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
@@ -49,7 +49,7 @@ predicate_lock_version(Relation rel, StoreDesc *store, const RowRef *ref, Snapsh
 	txn_serializable_conflict_out(rel, ref->words, true, snapshot);
 }
 
-/* Does the snapshot see this very version?  With the SSI calls. */
+/* Does the snapshot see this very version?  Includes the SSI calls. */
 bool
 tableam_row_visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
 {
@@ -62,7 +62,7 @@ tableam_row_visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot 
 	return visible;
 }
 
-/* The version of a chain that the snapshot sees.  With the SSI calls. */
+/* The version of a chain that the snapshot sees.  Includes the SSI calls. */
 bool
 tableam_fetch_chain(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot,
 					RowRef *found, bool *all_dead)
@@ -160,10 +160,9 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 }
 
 /*
- * Entries of a stock index that may go: whoever they point to is dead to all.
- * Those that the caller knows to be deletable are so because our
- * index_fetch_tuple() said all_dead.  Nothing here can conflict with a standby,
- * which has no sofort data.
+ * Finds entries of PostgreSQL's indexes that may be removed: what they point to is dead to
+ * all.  Those that the caller knows to be deletable are so because our index_fetch_tuple()
+ * said all_dead.  No conflict with a standby is possible, which has no sofort data.
  */
 TransactionId
 tableam_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
@@ -201,7 +200,7 @@ tableam_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		}
 	}
 
-	/* what lies behind the last deletable one need not be looked at */
+	/* entries after the last deletable one need not be looked at */
 	delstate->ndeltids = ndeletable;
 	return InvalidTransactionId;
 }

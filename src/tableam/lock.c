@@ -4,11 +4,10 @@
  *	  Row locks: SELECT FOR UPDATE and its weaker forms, EvalPlanQual,
  *	  ON CONFLICT, foreign keys.
  *
- * txn_lock_row() locks one version.  Here is what goes from version to
- * version: to the newest one when the row was updated meanwhile
- * (FIND_LAST_VERSION), and beside an update that does not conflict, because a
- * lock belongs to the row: it must also hold against whoever deletes the
- * successor.
+ * txn_lock_row() locks one version.  This file goes from version to version: to the
+ * newest one if the row was updated meanwhile (FIND_LAST_VERSION), and to later ones
+ * beside an update that does not conflict, because a lock belongs to the row: it must
+ * also hold against those who delete the successor.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +18,7 @@
 #include "sofort/tableam/callbacks.h"
 #include "storage/lmgr.h"
 
-/* Wait for a transaction.  False: LockWaitSkip, and it is still running. */
+/* Waits for a transaction.  False: LockWaitSkip, and it is still running. */
 static bool
 wait_for_xact(Relation rel, TransactionId xid, ItemPointer tid, LockWaitPolicy policy)
 {
@@ -63,7 +62,7 @@ find_next_version(Relation rel, StoreDesc *store, const RowRef *ref, CommandId c
 		ItemPointerData tid;
 
 		CHECK_FOR_INTERRUPTS();
-		/* who committed may have its stamps still before it, or is this transaction */
+		/* the creator may have committed and not stamped yet, or is this transaction */
 		if ((WORD_TAG(end) == WORD_TAG_STAMP || WORD_TAG(end) == WORD_TAG_PROGRESS) &&
 			(end & END_MOVED))
 			ereport(ERROR,
@@ -98,7 +97,7 @@ find_next_version(Relation rel, StoreDesc *store, const RowRef *ref, CommandId c
 			continue;
 
 		row_to_tid(store, next->row, &tid);
-		/* rows are stamped, or undone, before a transaction's lock goes */
+		/* rows are stamped, or undone, before a transaction's lock is released */
 		if (!wait_for_xact(rel, xid, &tid, policy))
 			return TM_WouldBlock;
 	}
@@ -115,9 +114,9 @@ has_compatible_successor(const RowRef *ref)
 }
 
 /*
- * The versions of a row that may become the current one: the newest, and if its
- * creator is still busy, those that count if it aborts, back to the last
- * committed one.  Newest first; not *after, which is locked already.
+ * The versions of a row that may become the current one: the newest, and if its creator is
+ * in progress, those that count if it aborts, back to the last committed one.  Newest
+ * first; without *after, which is locked already.
  */
 static List *
 possible_versions(StoreDesc *store, const RowRef *after, const RowRef *newest)
@@ -172,7 +171,7 @@ lock_successors(Relation rel, StoreDesc *store, const RowRef *ref, CommandId cid
 		list_free_deep(versions);
 
 		tag = WORD_TAG(word_read(&newest.words->begin));
-		/* a creator that is still busy may have gone on to a further version */
+		/* a creator in progress may have made another version meanwhile */
 		if (tag == WORD_TAG_STAMP || tag == WORD_TAG_PROGRESS)
 			current = newest;
 		/* else its creator has aborted: look again */
@@ -192,7 +191,10 @@ tableam_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 	TM_Result	result;
 
 	tmfd->traversed = false;
-	/* the executor keeps such rows as heap tuples, and loses the row id of ours: "gone" would be wrong */
+	/*
+	 * the executor keeps such rows as heap tuples, and loses our row id: "gone" would be
+	 * wrong
+	 */
 	if (!row_tid_is_valid(tid))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

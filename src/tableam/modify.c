@@ -41,9 +41,9 @@ tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
  */
 
 /*
- * REFRESH MATERIALIZED VIEW and COPY FREEZE fill what this subtransaction has made: its
- * undo drops the store as a whole.  So no row needs undoing, and each may have the stamp
- * of a transaction that no snapshot is too old for.
+ * REFRESH MATERIALIZED VIEW and COPY FREEZE fill a store that this subtransaction has made,
+ * and that an abort drops as a whole.  So no row needs undoing, and each may have the stamp
+ * of a transaction that every snapshot sees.
  */
 static uint64
 begin_word(Relation rel, CommandId cid, int options)
@@ -77,10 +77,7 @@ tableam_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int opti
 	pgstat_count_heap_insert(rel, 1);
 }
 
-/*
- * Nobody can meet the row before it is in an index, so the token may follow
- * it.
- */
+/* Nobody can meet the row before it is in an index, so the token may be set after it. */
 void
 tableam_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
 								 int options, struct BulkInsertStateData *bistate, uint32 token)
@@ -176,10 +173,7 @@ tableam_row_is_gone(ItemPointer tid, TM_FailureData *tmfd)
 	return TM_Deleted;
 }
 
-/*
- * Add the TID of the next version, where heap has its t_ctid: the version
- * itself if it was deleted.
- */
+/* Adds the TID of the next version, as heap's t_ctid: the version itself if it was deleted. */
 TM_Result
 tableam_fill_ctid(StoreDesc *store, const RowRef *ref, TM_Result result, TM_FailureData *tmfd)
 {
@@ -242,9 +236,8 @@ tableam_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snap
  */
 
 /*
- * Is the image of two values the same?  As on heap, bytes decide and not an
- * operator; but how a varlena is packed does not matter, because no index sees
- * the difference.
+ * Are two values the same?  As on heap, bytes decide and not an operator; but how a varlena
+ * is packed does not matter, because no index sees the difference.
  */
 static bool
 same_image(Form_pg_attribute att, Datum a, Datum b)
@@ -270,9 +263,9 @@ same_image(Form_pg_attribute att, Datum a, Datum b)
 }
 
 /*
- * Values narrower than a Datum as they would come out of a row: input functions leave the
- * other bytes as they like (oid, enums), and whole Datums are compared, here and by
- * triggers of foreign keys.
+ * Gives values narrower than a Datum the form in which they would come out of a row.  Input
+ * functions may leave anything in the other bytes (oid, enums), and whole Datums are
+ * compared, here and by triggers of foreign keys.
  */
 static void
 use_stored_images(TupleTableSlot *slot)
@@ -326,8 +319,8 @@ attrs_changed(Relation rel, Bitmapset *attrs, const Datum *old_values, const boo
 }
 
 /*
- * heap_only: no index column changes.  summaries: but indexes that summarize
- * need to know.  keys: a column that a foreign key could refer to changes, which
+ * heap_only: no index column changes, except those of summarizing indexes. summaries: such
+ * a column changes. keys: a column that a foreign key could refer to changes, which
  * excludes KEY SHARE.
  */
 static void
@@ -353,9 +346,9 @@ classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlo
 }
 
 /*
- * UPDATE.  A row in a block that is not to be filled any more gets a new root, so
- * that all of its chain can go; unless the caller has no way to insert into indexes
- * (in_chain).  For him TM_WouldBlock: it takes index entries; nothing was done.
+ * UPDATE.  A row in a block that is not filled any more gets a new root, so that its whole
+ * chain can go; unless the caller cannot insert into indexes (in_chain).  To such a caller
+ * TM_WouldBlock means that index entries would be needed, and nothing was done.
  */
 static TM_Result
 update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
@@ -415,9 +408,8 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 	txn_carry_lockers(&old_row, &new_row);
 
 	/*
-	 * Heap shows the own lock on the old version, and those of others, as xmax
-	 * of the new one; "RETURNING xmax = 0" is how people tell an INSERT from ON
-	 * CONFLICT DO UPDATE.
+	 * Heap shows our own lock on the old version, and those of others, as xmax of the new
+	 * one.  People use "RETURNING xmax = 0" to tell an INSERT from ON CONFLICT DO UPDATE.
 	 */
 	tableam_slot_written(slot, rel, store, &new,
 						 locked ? txn_progress_word(cid) : WORD_EMPTY);

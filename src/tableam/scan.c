@@ -24,14 +24,14 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-/* What is set anew at each start of a scan. */
+/* Sets what is set anew at each start of a scan. */
 static void
 scan_reset(SofortScan scan, struct ScanKeyData *key)
 {
 	TableScanDesc base = &scan->base;
 	StoreDesc  *store = store_open(base->rs_rd);
 
-	/* a reader for another descriptor is kept, not made at each rescan */
+	/* a reader for another descriptor is kept over rescans */
 	if (store != scan->store)
 	{
 		scan->store = scan->reader = store;
@@ -97,7 +97,7 @@ tableam_scan_rescan(TableScanDesc base, struct ScanKeyData *key, bool set_params
 {
 	SofortScan	scan = (SofortScan) base;
 
-	/* TABLESAMPLE may change its mind about page-at-a-time; we ignore it. */
+	/* TABLESAMPLE may change page-at-a-time mode; that is ignored here. */
 	scan_reset(scan, key);
 }
 
@@ -117,8 +117,8 @@ tableam_scan_end(TableScanDesc base)
 }
 
 /*
- * Workers hand each other blocks in order; nothing is gained from starting in
- * the middle, as synchronized scans of large tables do to share disk reads.
+ * Workers get blocks in order from the start: synchronized scans, which begin in the middle
+ * to share disk reads, would gain nothing here.
  */
 Size
 tableam_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan)
@@ -129,7 +129,10 @@ tableam_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan)
 	return size;
 }
 
-/* Committed before the snapshot and never touched since: most rows. */
+/*
+ * Is the version surely visible?  Committed before the snapshot and never touched since:
+ * most rows are.
+ */
 static inline bool
 surely_visible(SofortScan scan, uint64 begin, uint64 end)
 {
@@ -137,7 +140,10 @@ surely_visible(SofortScan scan, uint64 begin, uint64 end)
 		WORD_XID(begin) < scan->seen_before;
 }
 
-/* Ended, and that committed before the snapshot: most dead rows. */
+/*
+ * Has it surely ended, by a transaction that committed before the snapshot?  Most dead rows
+ * have.
+ */
 static inline bool
 surely_ended(SofortScan scan, uint64 end)
 {
@@ -172,7 +178,7 @@ tableam_collect_rows(SofortScan scan, BlockNumber block)
 	position = Max(position, scan->min_position);
 	last = Min(last, scan->max_position);
 
-	/* pg_statio_user_tables: a block that is in memory, as all are */
+	/* for pg_statio_user_tables: a block that is in memory, as all are */
 	pgstat_count_buffer_read(scan->base.rs_rd);
 	pgstat_count_buffer_hit(scan->base.rs_rd);
 	pm_read_miss(store_blocks_in(scan->reader, block));
@@ -313,7 +319,7 @@ tableam_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleTable
 		if (base->rs_nkeys > 0 && !keys_match(base, slot))
 			continue;
 
-		/* no lock on the relation stands for the rows of a TID range scan */
+		/* a TID range scan takes no predicate lock on the relation, so its rows are locked */
 		if (scan->check_conflicts && (base->rs_flags & SO_TYPE_TIDRANGESCAN))
 		{
 			PredicateLockTID(base->rs_rd, &slot->tts_tid, base->rs_snapshot,

@@ -25,7 +25,7 @@
  * ------------------------------------------------------------------------
  */
 
-/* A row that an index entry may point to: not free, not heap-only. */
+/* Is it a row that an index entry may point to, neither free nor heap-only? */
 static bool
 is_root(SofortScan scan, uint64 row)
 {
@@ -181,8 +181,8 @@ tableam_analyze_block(SofortScan scan, BlockNumber block)
 }
 
 /*
- * Is a row of this state part of the sample?  Counts as heap does: a
- * transaction in progress has not happened yet, unless it is our own.
+ * Is a row of this state part of the sample?  Counts rows as heap does: a transaction in
+ * progress has not happened yet, unless it is our own.
  */
 static bool
 count_for_sample(TxnVersionState state, TransactionId xid, double *liverows, double *deadrows)
@@ -236,7 +236,7 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 		epoch_enter();
 		if (store_locate(scan->store, row_from_position(scan->store, position), &ref))
 			state = txn_version_state(ref.words, horizon, &xid);
-		/* it is to its row what a redirect is on heap: VACUUM would not free it */
+		/* like a redirect on heap: VACUUM would not free it */
 		if (state == VERSION_DEAD && store_root_is_needed(scan->store, &ref, horizon))
 			state = VERSION_FREE;
 		epoch_exit();

@@ -3,12 +3,11 @@
  * slot.c
  *	  Tuple table slots for row versions of a sofort store.
  *
- * A slot is a virtual slot that remembers the version it came from: columns
- * are decoded from left to right when somebody asks for them, by-reference
- * values stay in the pool until the slot is materialized, and the system
- * columns come from the words as they were when the slot was filled.  A slot
- * may also hold values set from outside (COPY, ExecStoreVirtualTuple); then
- * there is no version.
+ * A slot is a virtual slot that knows the version it came from: columns are decoded
+ * from left to right when they are asked for, by-reference values stay in the pool
+ * until the slot is materialized, and the system columns are those of the words when
+ * the slot was filled.  A slot may also hold values set from outside (COPY,
+ * ExecStoreVirtualTuple); then there is no version.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +32,10 @@ typedef struct SofortSlot
 	bool		for_sample;		/* heap tuples refer to long values */
 } SofortSlot;
 
-/* What tuples of a sample refer to: values longer than this, the shorter ones later */
+/*
+ * Tuples of a sample refer to values longer than this; if the tuple is too long still, also
+ * to shorter ones
+ */
 static const Size long_value[] = {TOAST_TUPLE_TARGET, TOAST_TUPLE_TARGET / 4, 64};
 
 static void
@@ -76,8 +78,8 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 }
 
 /*
- * The values in the slot have just been stored as this version: RETURNING may
- * ask for its system columns.  shown_end: word for xmax.
+ * The values in the slot have just been stored as this version, whose system columns
+ * RETURNING may ask for. shown_end: word for xmax.
  */
 void
 tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref,
@@ -155,8 +157,8 @@ slot_with_row(TupleTableSlot *slot)
 }
 
 /*
- * Whose word it was when the slot was filled.  If the transaction's slot has been
- * reused since, the word has a stamp.
+ * The xid of the word as it was when the slot was filled.  If the transaction slot has been
+ * reused since, the word has a stamp now.
  */
 static TransactionId
 shown_xid(uint64 seen, const uint64 *word)
@@ -168,7 +170,7 @@ shown_xid(uint64 seen, const uint64 *word)
 	return xid;
 }
 
-/* Heap has one field for cmin and cmax, and shows it in both columns. */
+/* One number for both: heap has one field for cmin and cmax, and shows it in both columns. */
 static CommandId
 shown_command(const RowWords *words)
 {
@@ -236,7 +238,7 @@ slot_copy(TupleTableSlot *dst, TupleTableSlot *src)
 		d->words = s->words;
 	}
 
-	/* the copy must not depend on the source, nor on the row's staying */
+	/* the copy must depend neither on the source slot nor on the row */
 	TTSOpsVirtual.materialize(dst);
 }
 
@@ -247,8 +249,8 @@ typedef union IndirectValue
 } IndirectValue;
 
 /*
- * Values of the pool that are longer than this, replaced by pointers to them.  (Those
- * of PLAIN storage are not expected to be: their functions need not detoast.)
+ * Replaces values of the pool that are longer than this by pointers to them.  (Not those of
+ * PLAIN storage: functions of their types need not detoast.)
  */
 static void
 refer_to_values(TupleTableSlot *slot, Size length, Datum *values, IndirectValue *pointers)
@@ -272,8 +274,8 @@ refer_to_values(TupleTableSlot *slot, Size length, Datum *values, IndirectValue 
 }
 
 /*
- * ANALYZE keeps 30,000 rows or more, and expects of long values what heap would have:
- * pointers.  The rows stay as long as its snapshot.
+ * ANALYZE keeps 30,000 rows or more, and expects pointers for long values, as on heap.  The
+ * rows stay as long as its snapshot.
  */
 static HeapTuple
 form_sample_tuple(TupleTableSlot *slot)

@@ -5,15 +5,14 @@
  *
  * They are special in two ways.
  *
- * An insertion writes no WAL if the summary of the range covers the value, or
- * if the range has none.  That may be due to WAL of another transaction, which
- * is not flushed: should it be lost, the summary that is back does not cover
- * the row.  So a commit must not overtake it.
+ * An insertion writes no WAL if the summary of the range covers the value, or if the
+ * range has no summary.  The summary may come from WAL of another transaction that is
+ * not flushed: if that is lost, the older summary does not cover the row.  So a commit
+ * must not overtake it.
  *
- * Since PostgreSQL 16 an update that changes no column but theirs adds nothing to
- * the other indexes.  It joins the chain of its root here, too, but what must be
- * summarized is the range of the root, where the executor would give them the
- * block of the new version.
+ * Since PostgreSQL 16 an update that changes no column but theirs adds nothing to the
+ * other indexes.  It joins the chain of its root here, too.  But the range of the root
+ * must be summarized, and the executor would pass the block of the new version.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +48,7 @@ access_method_of(Oid index)
 }
 
 /*
- * The look-ups may meet an invalidation (CREATE INDEX CONCURRENTLY), which empties
+ * The look-ups may process an invalidation (CREATE INDEX CONCURRENTLY), which empties
  * rd_amcache: then what was found may be out of date.
  */
 static TableIndexes *
@@ -63,7 +62,7 @@ look_at_indexes(Relation rel)
 		List	   *indexes;
 		ListCell   *lc;
 
-		made->summaries = true; /* until it is known; an error may come first */
+		made->summaries = true; /* until it is known, as an error may come first */
 		rel->rd_amcache = made;
 		summaries = false;
 		indexes = RelationGetIndexList(rel);
@@ -95,7 +94,7 @@ tableam_note_summaries(Relation rel)
 		txn_note_foreign_wal();
 }
 
-/* Add the values in the slot to the summary that covers the root, if there is one. */
+/* Adds the values in the slot to the summary that covers the root, if there is one. */
 static void
 insert_into(Relation rel, Relation index, TupleTableSlot *slot, ItemPointer root)
 {
@@ -126,9 +125,9 @@ insert_into(Relation rel, Relation index, TupleTableSlot *slot, ItemPointer root
 }
 
 /*
- * A version with other values in columns of such indexes has joined the chain of
- * this root.  (After that: a summary that is made meanwhile includes the version,
- * or is there already.)
+ * A version with other values in columns of such indexes has joined the chain of this root.
+ * (Called after that, so a summary that is made meanwhile either includes the version or is
+ * found here.)
  */
 void
 tableam_update_summaries(Relation rel, TupleTableSlot *slot, ItemPointer root)

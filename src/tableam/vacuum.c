@@ -61,13 +61,13 @@ typedef struct VacuumState
 	BlockNumber blocks_vacuumed;	/* whose dead roots were freed */
 	int			index_scans;
 	int64		removed;
-	int64		dead_roots;		/* of these: needed their index entries removed */
+	int64		dead_roots;		/* of these, those that had index entries to be removed */
 	int64		kept_dead;		/* INDEX_CLEANUP off */
 	int64		live;
 	int64		recently_dead;
 } VacuumState;
 
-/* None of its indexes is being rebuilt, or waits for that. */
+/* Is none of its indexes being rebuilt, or waiting for that? */
 static bool
 indexes_are_complete(const VacuumState *vac)
 {
@@ -175,7 +175,7 @@ remove_index_entries(VacuumState *vac)
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, vac->index_scans);
 }
 
-/* Free the dead roots collected so far. */
+/* Frees the dead roots collected so far. */
 static void
 free_dead_rows(VacuumState *vac)
 {
@@ -193,7 +193,8 @@ free_dead_rows(VacuumState *vac)
 		remove_index_entries(vac);
 		txn_flush_all_wal();
 	}
-	else						/* a crash could bring back an index whose drop was seen */
+	else						/* otherwise a crash could bring back an index whose drop was
+								 * seen */
 		txn_flush_seen_commits();
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
@@ -294,9 +295,9 @@ prune_table(VacuumState *vac)
 }
 
 /*
- * Rows hold no 32-bit transaction ids, and nothing but words of running
- * transactions needs the commit log: so relfrozenxid, where ALTER TABLE or
- * REFRESH have set it, simply follows.
+ * Rows hold no 32-bit transaction ids, and only words of running transactions need the
+ * commit log.  So relfrozenxid, where ALTER TABLE or REFRESH have set it, is simply
+ * advanced.
  */
 static void
 update_statistics(VacuumState *vac, TransactionId oldest_xmin, MultiXactId oldest_mxact)
@@ -468,8 +469,8 @@ report(VacuumState *vac, const VacuumParams *params, const ReportStart *start)
 }
 
 /*
- * The number of parallel workers that VACUUM may ask for is an upper limit;
- * indexes are vacuumed one after the other here.
+ * The number of parallel workers asked for is an upper limit: indexes are vacuumed one
+ * after the other here.
  */
 void
 tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
@@ -496,7 +497,7 @@ tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy
 		pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_TRUNCATE);
 		vac.released = store_release_empty(rel, vac.store);
 	}
-	/* a new shape needs space: what is given back makes room for it */
+	/* after blocks were given back, because a new shape needs space */
 	store_reconsider(rel, vac.store);
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);

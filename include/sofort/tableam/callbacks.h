@@ -37,7 +37,7 @@ typedef struct SofortScanData
 	uint64		max_position;
 
 	bool		tested;			/* rows[] holds visible rows only */
-	bool		check_conflicts;	/* SSI wants to hear of versions */
+	bool		check_conflicts;	/* SSI must be told of versions */
 	uint64		seen_before;	/* a stamp below it is visible */
 
 	bool		started;
@@ -54,7 +54,7 @@ extern void tableam_slot_written(TupleTableSlot *slot, Relation rel, StoreDesc *
 								 const RowRef *ref, uint64 shown_end);
 extern const TupleTableSlotOps *tableam_slot_callbacks(Relation rel);
 
-/* Heap tuples that are copied from the slot (ANALYZE) refer to long values in the pool. */
+/* From now on heap tuples copied from the slot refer to long values in the pool (ANALYZE). */
 extern void tableam_slot_for_sample(TupleTableSlot *slot);
 
 /* summaries.c */

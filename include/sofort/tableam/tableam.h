@@ -18,8 +18,8 @@ extern void tableam_init(void);
 extern const TableAmRoutine *tableam_routine(void);
 
 /*
- * Set by who knows indexes: is it one that nobody searches the table for, because
- * all of it is there?  (Index access methods lie above.)
+ * Set by src/exec: is the index complete, so that nobody searches the table in its place?
+ * (Index access methods are above this module.)
  */
 extern bool (*tableam_index_is_complete) (Relation index);
 
@@ -37,16 +37,16 @@ extern const TupleTableSlotOps TTSOpsSofort;
 #define TTS_IS_SOFORT(slot) ((slot)->tts_ops == &TTSOpsSofort)
 
 /*
- * Put a row version into a slot of ours; its columns are decoded when asked
- * for.  The caller guarantees that the version stays (its snapshot, a lock).
+ * Puts a row version into a slot of ours; its columns are decoded when asked for.  The
+ * caller guarantees that the version stays (by its snapshot, or a lock).
  */
 extern void tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store,
 							  const RowRef *ref);
 
 /*
- * Decode these columns only (attnum - FirstLowInvalidHeapAttributeNumber), now
- * and whenever the slot is filled: the others read as NULL.  For a slot whose
- * readers are known to use no others.
+ * Decodes only these columns (attnum - FirstLowInvalidHeapAttributeNumber), now and
+ * whenever the slot is filled: the others read as NULL.  For a slot whose readers are known
+ * to use no others.
  */
 extern void tableam_slot_restrict(TupleTableSlot *slot, const Bitmapset *attrs);
 
@@ -59,9 +59,9 @@ extern const RowRef *tableam_slot_row(TupleTableSlot *slot);
 extern bool tableam_row_gets_root(TupleTableSlot *slot, Relation rel);
 
 /*
- * table_tuple_update() for who has no way to insert into indexes.  Waits for row
- * locks.  False: nothing was done, because the row is not current any more, or a
- * column of an index changes: one may have been made since the statement began.
+ * table_tuple_update() for a caller that cannot insert into indexes.  Waits for row locks.
+ * False: nothing was done, because the row is not current any more, or a column of an index
+ * changes (the index may have been made since the statement began).
  */
 extern bool tableam_update_in_chain(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 									CommandId cid, Snapshot crosscheck);
