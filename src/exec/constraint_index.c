@@ -4,9 +4,9 @@
  *	  Which indexes of a sofort table become sofort indexes, and how they
  *	  survive commands that know only btree constraint indexes.
  *
- * CREATE TABLE hands every constraint index to ProcessUtility as a generated
- * IndexStmt, with the table in place: decided there.  ALTER TABLE does not:
- * its raw constraints are changed before it runs.
+ * CREATE TABLE hands every constraint index to ProcessUtility as a generated IndexStmt,
+ * when the table exists: it is decided there.  ALTER TABLE does not: its raw
+ * constraints are changed before it runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -96,7 +96,7 @@ takes_sofort_constraints(const TableTraits *t)
 		OidIsValid(t->am) && t->am == exec_table_am_oid();
 }
 
-/* Only options that sofort_index knows; with others the user wants a btree. */
+/* Are there only options that sofort_index knows?  With others the user wants a btree. */
 static bool
 options_fit_sofort(List *options)
 {
@@ -108,7 +108,7 @@ options_fit_sofort(List *options)
 	return true;
 }
 
-/* Without the placement, the only option that a btree does not know. */
+/* The options without the placement, the only one that a btree does not know. */
 static List *
 without_placement(List *options)
 {
@@ -387,7 +387,7 @@ same_columns(const int2vector *a, const int2vector *b)
 	return VARSIZE(a) == VARSIZE(b) && memcmp(a, b, VARSIZE(a)) == 0;
 }
 
-/* Does the command drop this constraint itself?  (Such are not inherited.) */
+/* Does the command drop this constraint itself?  (Index constraints are not inherited.) */
 static bool
 drops_constraint(const AlterTableStmt *stmt, const char *name)
 {
@@ -420,7 +420,7 @@ typed_tables(Oid composite)
 	{
 		Oid			relid = ((Form_pg_class) GETSTRUCT(tuple))->oid;
 
-		/* (the command itself reports somebody else's) */
+		/* (if it is somebody else's, the command itself reports that) */
 		if (compat_owns_relation(relid, GetUserId()))
 			tables = lappend_oid(tables, relid);
 	}
@@ -463,14 +463,17 @@ any_event_trigger(void)
 		EventCacheLookup(EVT_DDLCommandEnd) != NIL || EventCacheLookup(EVT_SQLDrop) != NIL;
 }
 
-/* So may what other commands in the same ALTER TABLE evaluate. */
+/* The same for functions that other commands in the same ALTER TABLE evaluate. */
 static bool
 others_may_read(const AlterTableStmt *stmt)
 {
 	return list_length(stmt->cmds) > 1 || any_event_trigger();
 }
 
-/* ALTER COLUMN TYPE checks them anew, by functions that may read the table. */
+/*
+ * Are there CHECK constraints?  ALTER COLUMN TYPE checks them anew, by functions that may
+ * read the table.
+ */
 static bool
 has_checks(Oid relid)
 {
@@ -482,7 +485,7 @@ has_checks(Oid relid)
 	return result;
 }
 
-/* May something read this index before ALTER COLUMN TYPE has ended, and does that make it again? */
+/* Does ALTER COLUMN TYPE make this index again, and may something read it before the end? */
 static bool
 is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r, bool any_checks)
 {
@@ -508,10 +511,11 @@ is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r, bool any_check
 }
 
 /*
- * ALTER COLUMN TYPE and SET EXPRESSION drop constraint indexes and make them again from their
- * definition, which does not name the access method; storage parameters that
- * only sofort_index knows would make that fail.  Without a rewrite the new one, a btree, takes
- * over the file of the old one: what reads it before we convert it must find a real btree.
+ * ALTER COLUMN TYPE and SET EXPRESSION drop constraint indexes and make them again from
+ * their definition, which does not name the access method; so storage parameters that only
+ * sofort_index knows would make that fail.  Without a rewrite the new index, a btree, takes
+ * over the file of the old one: if something may read it before we convert it, it must be a
+ * real btree.
  */
 static void
 remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const AlterTableCmd *cmd,
@@ -542,7 +546,7 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 				continue;
 			name = get_constraint_name(constraint);
 			if (lfirst_oid(lc) == root && drops_constraint(stmt, name))
-				continue;		/* another one may get its name */
+				continue;		/* another index may get its name */
 			r = palloc(sizeof(Recreated));
 			r->relid = lfirst_oid(lc);
 			r->constraint = name;
@@ -560,9 +564,9 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 }
 
 /*
- * ADD CONSTRAINT ... USING INDEX insists on a btree.  Alone, the command only
- * looks at the catalogs; with others in one ALTER TABLE, or event triggers, something
- * might read the index, so that it must be a real one.
+ * ADD CONSTRAINT ...  USING INDEX insists on a btree.  Alone, the command only looks at the
+ * catalogs; with other commands in one ALTER TABLE, or with event triggers, something might
+ * read the index, so it must be a real one.
  */
 static void
 lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, const Constraint *c)
@@ -587,8 +591,8 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 }
 
 /*
- * As a btree it would stay attached to the parent's sofort index, which nothing
- * else may do, and a dump could not be restored.
+ * As a btree it would stay attached to the parent's sofort index, which is not possible
+ * otherwise: a dump could not be restored.
  */
 static void
 refuse_attached(Oid index, const char *table)
@@ -608,9 +612,9 @@ refuse_attached(Oid index, const char *table)
 }
 
 /*
- * SET ACCESS METHOD rewrites the table and builds all its indexes anew, each
- * with its access method: change that first.  Where something might read the table
- * before it is rewritten, the index is a real one then: a btree.
+ * SET ACCESS METHOD rewrites the table and rebuilds all its indexes, each with its access
+ * method: so that is changed first.  If something might read the table before it is
+ * rewritten, the index must be a real btree meanwhile.
  */
 static void
 retype_indexes(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid,
@@ -674,7 +678,7 @@ prepare_partition(const PartitionCmd *cmd)
 	}
 }
 
-/* Could any of the commands concern us?  (Most ALTER TABLEs leave here.) */
+/* Could any of the commands concern us?  (For most ALTER TABLEs: no.) */
 static bool
 alter_is_relevant(const AlterTableStmt *stmt)
 {
@@ -734,7 +738,7 @@ constraint_before_alter(AlterTableStmt *stmt)
 		return NULL;
 	if (before.relkind == RELKIND_FOREIGN_TABLE || before.relkind == RELKIND_COMPOSITE_TYPE)
 	{
-		/* what inherits from a foreign table, or is of that type, can be ours */
+		/* a table that inherits from a foreign table, or is of that type, can be ours */
 		follow_up = palloc0(sizeof(AlterFollowUp));
 		foreach(lc, stmt->cmds)
 			if (compat_recreates_indexes(lfirst_node(AlterTableCmd, lc)->subtype))
@@ -752,7 +756,7 @@ constraint_before_alter(AlterTableStmt *stmt)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		/* (DEFAULT is not known before 17; of a partitioned table it is none) */
+		/* (DEFAULT is not known before 17; for a partitioned table it means none) */
 		if (cmd->subtype == AT_SetAccessMethod &&
 			(cmd->name != NULL || before.relkind != RELKIND_PARTITIONED_TABLE))
 			after.am = get_table_am_oid(cmd->name ? cmd->name : default_table_access_method, false);
@@ -769,7 +773,7 @@ constraint_before_alter(AlterTableStmt *stmt)
 	return follow_up;
 }
 
-/* Indexes that were made again as btrees */
+/* Converts indexes that were made again as btrees */
 static void
 convert_recreated(const AlterFollowUp *follow_up)
 {
@@ -784,7 +788,7 @@ convert_recreated(const AlterFollowUp *follow_up)
 		bool		convert;
 
 		if (!OidIsValid(index) || !same_columns(index_columns(index), r->columns))
-			continue;			/* went with a column, perhaps another has its name */
+			continue;			/* it went with a column; another one may have its name */
 		convert = exec_relation_am(index) == BTREE_AM_OID;
 		if (convert && (exec_relation_am(r->relid) != exec_table_am_oid() ||
 						!index_types_fit(index)))
@@ -821,7 +825,7 @@ constraint_after_alter(AlterFollowUp *follow_up)
 						  relation_number(index) != lfirst_oid(lc2));
 	}
 
-	/* the rewrite has built them; if there was none after all, do it now */
+	/* the rewrite has built them; if there was none after all, they are built now */
 	forboth(lc, follow_up->retyped, lc2, follow_up->retyped_numbers)
 	{
 		if (relation_number(lfirst_oid(lc)) == lfirst_oid(lc2))

@@ -4,7 +4,7 @@
  *	  sofort.keep_transaction() and its relatives; where statements end.
  *
  * A statement that a client has sent has ended when the executor, or the utility
- * command, at nesting depth 0 is done: before its completion is reported.
+ * command, at nesting depth 0 is done, before its completion is reported.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,7 +64,7 @@ continuation_enter(void)
 		txn_sequences_may_be_used(false);
 }
 
-/* (A procedure that has ended its transaction is back at 0 already.) */
+/* (After a procedure that has ended its transaction it is 0 already.) */
 void
 continuation_leave(void)
 {
@@ -110,8 +110,9 @@ statement_finished(void)
 }
 
 /*
- * A rule makes several statements of one: the last counts.  (A portal whose procedure
- * has rolled back has lost them; the transaction that goes on is another one.)
+ * Is this the last statement of its portal?  A rule makes several statements of one: then
+ * the last counts.  (If a procedure has rolled back, the portal has lost them; the
+ * transaction that goes on is another one.)
  */
 static bool
 ends_portal(const PlannedStmt *stmt)
@@ -134,8 +135,8 @@ continuation_run_again(const QueryDesc *desc)
 }
 
 /*
- * ExecutorRun has returned for the first time.  Drivers that want a single row ask
- * for one, and for no more: what the client has then is the statement.
+ * ExecutorRun has returned for the first time.  Drivers that want a single row ask for one
+ * and no more: then the statement counts as finished with that.
  */
 void
 continuation_run_done(const QueryDesc *desc)
@@ -175,7 +176,7 @@ continuation_start_sub(void)
 	depths[level] = depth;
 }
 
-/* The error that aborts it has left functions without continuation_leave(). */
+/* The error that aborts the subtransaction has left functions without continuation_leave(). */
 void
 continuation_abort_sub(void)
 {
@@ -223,7 +224,7 @@ hex_digit(char c)
 	return -1;
 }
 
-/* False if no token looks like that. */
+/* False if the text cannot be a token. */
 static bool
 parse_token(const text *arg, uint8 *hash)
 {
@@ -356,7 +357,7 @@ collect_store(void *arg, StoreId store, bool changed)
 	*stores = lappend(*stores, t);
 }
 
-/* Those of this database that still are tables */
+/* Those stores of this database that still belong to tables */
 static List *
 tables_of(List *stores)
 {
@@ -377,13 +378,13 @@ tables_of(List *stores)
 }
 
 /*
- * The locks that its statements had.  Nobody holds them now, so that others may be
- * before us; waiting for them, who may wait for the transaction's rows, would
- * deadlock behind the lock manager's back.
+ * Takes the locks that its statements had.  Nobody holds them now, so others may have come
+ * before us, and may be waiting for the transaction's rows: waiting for them would be a
+ * deadlock that the lock manager cannot see.
  *
- * And the indexes: one that is being rebuilt leaves rows of transactions that are
- * younger than it to their writers.  The rows of this one get a younger xid, and
- * their writer is gone.
+ * Also waits for the indexes: one that is being rebuilt leaves rows of younger transactions
+ * to their writers, but the rows of this transaction get a younger xid, and their writer is
+ * gone.
  */
 static void
 prepare_resume(const TxnKeptInfo *info)
@@ -442,8 +443,8 @@ check_may_resume(const TxnKeptInfo *info)
 				 errmsg("sofort.resume_transaction() needs a transaction that is READ COMMITTED and READ WRITE")));
 
 	/*
-	 * A command id that a statement has taken before is too low for its rows: it
-	 * would pass for one that the transaction had finished.
+	 * A statement that has taken its command id already would have one that is too low: its
+	 * rows would pass for those of a statement that the transaction had finished.
 	 */
 	CommandCounterIncrement();
 	if (GetCurrentCommandId(false) != FirstCommandId)
@@ -539,9 +540,9 @@ continuation_waiting_tables(void)
 }
 
 /*
- * After it: a lock that the transaction's own would have kept out.  Monotonic:
- * none begins to wait in this life of the server, and who resumes one locks its
- * tables first.
+ * Called after it: raises an error for a lock that those of the waiting transaction would
+ * have kept out.  That is sufficient, because no transaction begins to wait during a server
+ * life, and whoever resumes one locks its tables first.
  */
 void
 continuation_check_locks(List *tables)
@@ -576,7 +577,7 @@ continuation_check_locks(List *tables)
 	}
 }
 
-/* DROP DATABASE and the like. */
+/* For DROP DATABASE and similar commands. */
 void
 continuation_check_database(Oid db)
 {

@@ -88,7 +88,7 @@ index_set_options(Oid index, Datum options)
 	CommandCounterIncrement();
 }
 
-/* Storage parameters: both know fillfactor. */
+/* Storage parameters: both access methods know fillfactor. */
 bool
 index_option_fits(const char *name, bool btree)
 {
@@ -131,8 +131,8 @@ index_keep_options(Oid index, Oid am)
 }
 
 /*
- * A sofort index uses the operator classes of btree (so that foreign keys
- * accept it); should one of its own be there, take btree's of the same name.
+ * A sofort index uses the operator classes of btree (so that foreign keys accept it):
+ * replaces classes of its own by btree's of the same name.
  */
 static void
 use_btree_opclasses(Oid index)
@@ -182,7 +182,7 @@ opclasses_in(HeapTuple index_tuple)
 														 Anum_pg_index_indclass, &isnull));
 }
 
-/* The extension cannot be dropped while a sofort index is there, and can after. */
+/* Moves the index's dependency from one access method to the other. */
 static void
 change_dependencies(Oid index, Oid old_am, Oid new_am)
 {
@@ -232,7 +232,7 @@ set_access_method(Oid index, Oid am)
 	table_close(pg_class, RowExclusiveLock);
 }
 
-/* ADD CONSTRAINT USING INDEX looks for them in the relcache entry. */
+/* Puts the operator classes into the relcache entry, where ADD CONSTRAINT USING INDEX looks. */
 static void
 refresh_opclasses(Relation rel)
 {
@@ -245,7 +245,7 @@ refresh_opclasses(Relation rel)
 	ReleaseSysCache(tuple);
 }
 
-/* As this access method reads them: of another one they mean something else. */
+/* Parses the options as this access method does: another one reads them differently. */
 static void
 refresh_options(Relation rel)
 {
@@ -270,9 +270,8 @@ refresh_options(Relation rel)
 }
 
 /*
- * A relcache entry of an index that is new in this transaction is not rebuilt
- * by an invalidation but refreshed in part, without its access method, and without
- * what depends on that.
+ * If an index is new in this transaction, an invalidation does not rebuild its relcache
+ * entry but refreshes parts of it, without the access method and what depends on that.
  */
 static void
 refresh_relcache_entry(Oid index, Oid am)
@@ -305,8 +304,8 @@ refresh_relcache_entry(Oid index, Oid am)
 }
 
 /*
- * Such an entry, changed above, would stay changed if only the present
- * subtransaction is rolled back, unless the entry goes with it.
+ * Such an entry, changed above, would stay changed if only the current subtransaction is
+ * rolled back, unless the entry itself goes with that.
  */
 static void
 check_subtransaction(Oid index)

@@ -3,10 +3,10 @@
  * database.c
  *	  Databases as a whole: copied by CREATE DATABASE, moved by ALTER DATABASE.
  *
- * CREATE DATABASE copies files, and a sofort table's rows are not in its file.
- * The stores are copied when the new pg_database row is made: then nobody is
- * connected to the template and nobody can connect, and nothing has been copied,
- * so that an error leaves nothing behind.
+ * CREATE DATABASE copies files, and a sofort table's rows are not in its file.  The
+ * stores are copied when the new pg_database row is made: at that moment nobody is
+ * connected to the template and nobody can connect, and no file has been copied, so
+ * that an error leaves nothing behind.
  *
  * ALTER DATABASE SET TABLESPACE moves the files of all relations in the default
  * tablespace.  Their stores do not name it, so nothing changes in the pool; but
@@ -33,14 +33,17 @@
 
 #include "exec_internal.h"
 
-/* Of the CREATE DATABASE that is running; the statement outlives the command. */
+/* Template of the CREATE DATABASE that is running; the statement outlives the command. */
 static const char *template_name = NULL;
 
-/* What this transaction has done to databases; their indexes are to be built */
+/* What this transaction has done to databases: their indexes must be built */
 static bool has_copied = false;
 static bool has_forgotten = false;
 
-/* As CREATE DATABASE will look: who may not, must not disturb recovery there. */
+/*
+ * The check that CREATE DATABASE will make: without the right to copy the database,
+ * recovery there must not be disturbed.
+ */
 static bool
 may_copy(Oid db)
 {
@@ -97,7 +100,8 @@ template_copy(Oid new_db)
 	db = get_database_oid(template_name, true);
 	if (OidIsValid(db) && store_database_in_use(db))
 	{
-		continuation_check_database(db);	/* locked now: it may not be the same */
+		continuation_check_database(db);	/* looked up again under the lock: it may be
+											 * another one */
 		store_clone_database(db, new_db);
 		has_copied = true;
 	}
@@ -109,7 +113,7 @@ template_end(void)
 	template_name = NULL;
 }
 
-/* Other options of ALTER DATABASE let those who are connected go on. */
+/* Does the command move the database?  With other options connected sessions go on. */
 bool
 database_moves(const AlterDatabaseStmt *stmt)
 {
@@ -122,9 +126,9 @@ database_moves(const AlterDatabaseStmt *stmt)
 }
 
 /*
- * Locks out new connections as the command will, and forgets the indexes in DRAM
- * if nobody is connected: they are built again, by workers or whoever needs them.  With others
- * connected, or without the right to move it, the command fails.
+ * Locks out new connections as the command will, and forgets the indexes in DRAM if nobody
+ * is connected: they are rebuilt by workers or whoever needs them.  (If others are
+ * connected, or the user may not move the database, the command fails.)
  */
 void
 database_before_alter(const AlterDatabaseStmt *stmt)
@@ -148,7 +152,10 @@ database_before_alter(const AlterDatabaseStmt *stmt)
 	}
 }
 
-/* Queries search tables in place of indexes, and do not build them. */
+/*
+ * Wakes the recovery launcher: queries search tables in place of indexes, and do not build
+ * them.
+ */
 void
 database_end_of_xact(bool commit)
 {

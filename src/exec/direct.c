@@ -49,7 +49,7 @@
 
 #include "exec_internal.h"
 
-/* With more rows, needed_columns.c is worth more than what is saved here. */
+/* With more rows, needed_columns.c saves more than is saved here. */
 #define MAX_ROWS	500
 
 bool		sofort_direct_execution = true;
@@ -88,9 +88,9 @@ typedef struct DirectState
  */
 
 /*
- * Walker: is there anything but functions of columns, constants, parameters?
- * Volatile ones could tell that they are called again when the ordinary nodes
- * take over.
+ * Walker: is there anything but functions of columns, constants and parameters?  Volatile
+ * functions are excluded, too: they could notice that they are called again when the
+ * ordinary nodes take over.
  */
 static bool
 not_simple(Node *node, void *relid)
@@ -178,7 +178,7 @@ changed_columns(const ModifyTable *modify)
 	return (List *) linitial(modify->updateColnosLists);
 }
 
-/* The new values, and the row's TID behind them. */
+/* Does the target list consist of the new values and, after them, the row's TID? */
 static bool
 update_is_simple(const ModifyTable *modify)
 {
@@ -301,7 +301,7 @@ update_is_plain(Relation rel, const ModifyTable *modify)
 	return plain;
 }
 
-/* The statement has locked the table: looking is safe. */
+/* The statement has locked the table, so looking at it is safe. */
 static bool
 table_allows(const PlannedStmt *stmt, const IndexScan *scan)
 {
@@ -493,8 +493,8 @@ static const CustomExecMethods direct_methods = {
  */
 
 /*
- * May the role call the functions behind the index conditions?  Nodes ask when they
- * initialise these, although the index calls its own.
+ * May the role call the functions behind the index conditions?  The ordinary nodes check
+ * that when they initialise these, although the index calls functions of its own.
  */
 static void
 check_operators(const List *indexqual)
@@ -621,7 +621,7 @@ make_node(QueryDesc *query, const IndexScan *scan, int eflags)
 	return ps;
 }
 
-/* What standard_ExecutorStart() does before it makes the nodes. */
+/* Does what standard_ExecutorStart() does before it makes the nodes. */
 static void
 start_executor(QueryDesc *query, int eflags)
 {
@@ -648,9 +648,9 @@ start_executor(QueryDesc *query, int eflags)
 }
 
 /*
- * Start a statement that qualifies; false if it does not, and nothing was
- * done.  The caller has made sure that no other extension watches the executor,
- * because it could not make sense of the node.
+ * Starts a statement that qualifies; false if it does not, and nothing was done.  The
+ * caller has made sure that no other extension watches the executor, because that could not
+ * make sense of our node.
  */
 bool
 direct_start(QueryDesc *query, int eflags)

@@ -43,8 +43,8 @@ static ExecutorEnd_hook_type next_executor_end;
 static object_access_hook_type next_object_access;
 
 /*
- * Database whose DROP has not committed yet; as the command says, which holds the lock:
- * its name may have been another's before that.
+ * Database whose DROP has not committed yet.  Noted when the command holds the lock: before
+ * that the name may have been another database's.
  */
 static Oid	dropped_database = InvalidOid;
 
@@ -85,7 +85,7 @@ call_next(PlannedStmt *pstmt, const char *query, bool read_only, ProcessUtilityC
 		standard_ProcessUtility(pstmt, query, read_only, context, params, env, dest, qc);
 }
 
-/* Statements that want this database for themselves. */
+/* Sends our workers away for statements that need the database without other sessions. */
 static void
 clear_database_of_workers(Node *stmt)
 {
@@ -154,7 +154,7 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 	return NULL;
 }
 
-/* Is this one of the statements that before_statement() may scribble on? */
+/* Is this one of the statements that before_statement() may change? */
 static bool
 changes_statement(Node *stmt)
 {
@@ -236,7 +236,7 @@ exec_executor_run(QueryDesc *desc, ScanDirection direction, uint64 count COMPAT_
 	else
 		standard_ExecutorRun(desc, direction, count COMPAT_PASS_EXECUTE_ONCE);
 	continuation_leave();
-	/* others are followed by ExecutorFinish before anything is told; cursors are not */
+	/* others are followed by ExecutorFinish before the client hears of it; cursors are not */
 	if (desc->operation == CMD_SELECT)
 		sequences_statement_end();
 	if (!again)
@@ -267,7 +267,10 @@ exec_executor_end(QueryDesc *desc)
 	continuation_executor_done(stmt);
 }
 
-/* Another extension may look at the nodes of a plan (auto_explain does). */
+/*
+ * Does another extension hook the executor?  It may look at the nodes of a plan
+ * (auto_explain does).
+ */
 static bool
 executor_is_watched(void)
 {
@@ -370,7 +373,7 @@ exec_subxact_callback(SubXactEvent event, SubTransactionId sub, SubTransactionId
 		continuation_abort_sub();
 }
 
-/* Is nobody going to search the table in its place? */
+/* Is the index complete, so that nobody searches the table in its place? */
 static bool
 index_is_complete(Relation index)
 {

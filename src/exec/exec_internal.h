@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * exec_internal.h
- *	  Between the files of src/exec.
+ *	  What the files of src/exec share.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,25 +39,27 @@ extern Oid	exec_relation_am(Oid relid);
 /* ---- convert_index.c ---- */
 
 /*
- * Make the index one of the access method am: catalogs, this backend's relcache
- * entry and, if rebuild, the contents.  The caller holds AccessExclusiveLock on
- * the table.  Without rebuild the caller knows that something else rebuilds the
- * index, or that it is converted back before anybody reads it.
+ * Changes the access method of the index to am: catalogs, this backend's relcache entry
+ * and, if rebuild, the contents.  The caller holds AccessExclusiveLock on the table.
+ * Without rebuild the caller knows that something else rebuilds the index, or that it is
+ * converted back before anybody reads it.
  */
 extern void index_convert(Oid index, Oid am, bool rebuild);
 
-/* Build the index anew, as REINDEX. */
+/* Rebuilds the index, as REINDEX does. */
 extern void index_rebuild(Oid index);
 
 /* Is this a storage parameter of btree, or else of sofort_index? */
 extern bool index_option_fits(const char *name, bool btree);
 
-/* Does the access method know all storage parameters of the index?  And drop
- * those that it does not know. */
+/*
+ * Does the access method know all storage parameters of the index?  The second function
+ * drops those that it does not know.
+ */
 extern bool index_options_fit(Oid index, Oid am);
 extern void index_keep_options(Oid index, Oid am);
 
-/* pg_class.reloptions of an index, copied; (Datum) 0 if NULL.  And set them. */
+/* pg_class.reloptions of an index, copied; (Datum) 0 if NULL.  The second function sets them. */
 extern Datum index_options(Oid index);
 extern void index_set_options(Oid index, Datum options);
 
@@ -70,7 +72,7 @@ extern void refuse_exclusion(const char *access_method);
 
 /* ---- database.c ---- */
 
-/* CREATE DATABASE: remembers the template; copied from once it is locked. */
+/* CREATE DATABASE: notes the template, from which stores are copied once it is locked. */
 extern void template_begin(const CreatedbStmt *stmt);
 extern void template_copy(Oid new_db);
 extern void template_end(void);
@@ -89,7 +91,7 @@ extern void database_end_of_xact(bool commit);
  */
 extern void temporary_before_create(Node *stmt);
 
-/* ALTER TABLE ... SET ACCESS METHOD of a temporary table: likewise. */
+/* The same for ALTER TABLE ...  SET ACCESS METHOD of a temporary table. */
 extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
 
 /* ---- plan_hooks.c ---- */
@@ -141,7 +143,7 @@ extern void what_if_describe(const Query *query, const char *text, int options,
 /* A function is being prepared for execution (OAT_FUNCTION_EXECUTE). */
 extern void sequences_function(Oid function);
 
-/* Around ExecutorStart: the state before, and what the plan turned out to use. */
+/* For the time of ExecutorStart: the state before, and what the plan turned out to use. */
 typedef struct SequenceScope
 {
 	bool		in_start;
@@ -159,8 +161,8 @@ extern void sequences_statement_end(void);
 /* ---- keepable.c ---- */
 
 /*
- * What would make a transaction one that cannot be kept: 0A000 if it is kept
- * already, else remembered.
+ * For what makes a transaction unfit to be kept: raises 0A000 if it is kept already, else
+ * notes it.
  */
 extern void keepable_utility(Node *stmt);
 extern void keepable_function(Oid function);
@@ -174,12 +176,12 @@ extern void keepable_init(void);
 
 /* ---- continuation.c ---- */
 
-/* Around what may execute statements of its own. */
+/* To be called around anything that may execute statements of its own. */
 extern void continuation_enter(void);
 extern void continuation_leave(void);
 extern bool continuation_at_top(void);
 
-/* After it: has the statement ended that the client has sent? */
+/* Called then: has the statement ended that the client has sent? */
 extern void continuation_run_again(const QueryDesc *desc);
 extern void continuation_run_done(const QueryDesc *desc);
 extern void continuation_executor_done(const PlannedStmt *stmt);
@@ -192,7 +194,7 @@ extern void continuation_start_sub(void);
 extern void continuation_abort_sub(void);
 extern void continuation_end_of_xact(void);
 
-/* 55006 for what a kept transaction that waits would have kept out. */
+/* Raise 55006 for what the locks of a waiting kept transaction would have kept out. */
 extern List *continuation_waiting_tables(void);
 extern void continuation_check_locks(List *tables);
 extern void continuation_check_database(Oid db);

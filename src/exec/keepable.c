@@ -3,9 +3,9 @@
  * keepable.c
  *	  What a kept transaction must not have done, and must not do.
  *
- * Only what is in sofort tables survives a crash.  Whatever else ends with the
- * session, or is undone by PostgreSQL's own recovery, makes the transaction one
- * that cannot be kept whole: an error, here, where it happens.
+ * Only what is in sofort tables survives a crash.  Anything else that ends with the
+ * session, or is undone by PostgreSQL's own recovery, would be missing from the kept
+ * transaction: so it is an error where it happens.
  *
  * Before a transaction is kept, only utility statements and a few functions are
  * noted; what tables it has used is read from its locks.  Afterwards plans are
@@ -58,10 +58,10 @@ typedef struct NotedTable
 								 * of a partitioned one: of none of its partitions */
 } NotedTable;
 
-/* All but those that were found unfit; in TopTransactionContext. */
+/* Tables that were not found unfit; in TopTransactionContext. */
 static List *noted_tables = NIL;
 
-/* Relations have changed so often: a look at one may have seen it before that. */
+/* How often relations have changed: a look at one may be older than the last change. */
 static uint64 changes = 0;
 
 /* Locks were looked at when this was the end of the transaction's WAL. */
@@ -94,8 +94,8 @@ index_is_ready(Oid index)
 }
 
 /*
- * An index that is not ready may be so soon, unless this transaction has written
- * the table before: CREATE INDEX CONCURRENTLY waits for it, or died in the crash.
+ * An index that is not ready may become so soon, unless this transaction has written the
+ * table before: then CREATE INDEX CONCURRENTLY waits for it, or died in the crash.
  */
 static void
 check_indexes(Relation rel, bool written_before)
@@ -242,7 +242,7 @@ check_relation_lock(Oid relid, LOCKMASK held)
 	{
 		char		kind = get_rel_relkind(relid);
 
-		/* of an index the table says whether it is fit */
+		/* whether an index is fit is decided by its table */
 		if (kind != RELKIND_INDEX && kind != RELKIND_PARTITIONED_INDEX && kind != '\0')
 			check_tables(relid, (held & LOCKBIT_ON(RowExclusiveLock)) != 0);
 	}
@@ -258,7 +258,7 @@ check_locks(void)
 
 	wal_seen = XactLastRecEnd;
 
-	/* locks on catalogs are mostly let go of at once */
+	/* locks on catalogs are mostly released at once */
 	if (xactGetCommittedInvalidationMessages(&messages, &init_file) > 0)
 		refuse("It has changed system catalogs.");
 	for (i = 0; i < data->nelements; i++)
@@ -284,7 +284,7 @@ check_locks(void)
  * ------------------------------------------------------------------------
  */
 
-/* What leaves nothing behind, or what is looked at elsewhere. */
+/* Does the command leave nothing behind, or only what is checked elsewhere? */
 static bool
 utility_is_harmless(Node *stmt)
 {
@@ -300,7 +300,7 @@ utility_is_harmless(Node *stmt)
 		case T_DoStmt:
 			return true;
 		case T_VariableSetStmt:
-			/* what it sets is looked at by keepable_so_far() */
+			/* what it sets is checked by keepable_so_far() */
 			return !txn_is_kept() && castNode(VariableSetStmt, stmt)->kind == VAR_SET_MULTI &&
 				strcmp(castNode(VariableSetStmt, stmt)->name, "TRANSACTION") == 0;
 		case T_TransactionStmt:
@@ -414,7 +414,7 @@ keepable_plan(const PlannedStmt *stmt)
  * ------------------------------------------------------------------------
  */
 
-/* NOTIFY and the like, also by C code: PREPARE TRANSACTION asks the same. */
+/* Has the transaction notified (also from C code)?  PREPARE TRANSACTION asks the same. */
 static bool
 will_notify(void)
 {
@@ -435,7 +435,7 @@ will_notify(void)
 	return pending;
 }
 
-/* Things that a statement may have left behind. */
+/* Checks for things that a statement may have left behind. */
 static void
 check_session(void)
 {
@@ -490,8 +490,8 @@ keepable_statement_end(void)
 }
 
 /*
- * A table of a transaction that was resumed, with its lock.  It was fit; what others
- * have done to it since matters to the next statement that writes it.
+ * A table of a transaction that was resumed, with its lock.  It was fit; what others have
+ * done to it since is checked at the next statement that writes it.
  */
 void
 keepable_resumed(Oid relid, bool writes)
@@ -499,7 +499,7 @@ keepable_resumed(Oid relid, bool writes)
 	note_table(relid)->writes |= writes;
 }
 
-/* Nothing was done yet that would be lost. */
+/* Was nothing done yet that would be lost? */
 bool
 keepable_is_clean(void)
 {

@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * needed_columns.c
- *	  Tells the slots of large scans which columns the plan looks at.
+ *	  Tells the slots of large scans which columns the plan uses.
  *
  * An executor node asks its slot for the first n columns, n being the last one
  * that it uses.  For a scan of many rows it pays to look at the plan once and
  * decode the used ones only.
  *
- * That is done where it is certain who reads the scan's slot: the scan itself,
- * if it projects (its quals and target list), or an Agg right above it.  Others
- * get all that they ask for.
+ * That is done only where it is certain who reads the scan's slot: the scan itself, if
+ * it projects (its quals and target list), or an Agg right above it.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * plan_hooks.c
- *	  What is changed in a plan that is about to run.
+ *	  Changes to a plan that is about to run.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,9 +52,9 @@ add_speculative_info(Relation index, IndexInfo *info)
 }
 
 /*
- * ExecInsert() opens the indexes of its target unless they are open.  With ON
- * CONFLICT it insists that all unique ones are btrees, so open them here; the
- * executor closes them at its end.
+ * ExecInsert() opens the indexes of its target unless they are open.  With ON CONFLICT it
+ * insists that all unique ones are btrees, so they are opened here; the executor closes
+ * them at its end.
  */
 static void
 open_arbiters(ResultRelInfo *target)

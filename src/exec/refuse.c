@@ -19,7 +19,7 @@
 
 #include "exec_internal.h"
 
-/* Does this name a sofort relation of the kind now? */
+/* Does this name a sofort relation of this relkind? */
 static bool
 names_sofort_relation(const RangeVar *name, char relkind)
 {
@@ -27,7 +27,10 @@ names_sofort_relation(const RangeVar *name, char relkind)
 	HeapTuple	tuple;
 	bool		result;
 
-	/* under the command's lock: it may be about to become one (who may not, hears so) */
+	/*
+	 * under the command's lock, because it may be about to become one (without the
+	 * privilege the command itself raises the error)
+	 */
 	if (!OidIsValid(relid) || !compat_owns_relation(relid, GetUserId()))
 		return false;
 	relid = RangeVarGetRelid(name, ShareUpdateExclusiveLock, true);
@@ -53,7 +56,7 @@ refuse_published(const char *name, const char *hint)
 
 #define UNPUBLISHED_HINT "Use heap for tables that are to be replicated."
 
-/* The command adds what inherits from a plain table by name, too. */
+/* The command also adds tables that inherit from the named one. */
 static void
 refuse_children(const RangeVar *name)
 {
@@ -73,8 +76,8 @@ refuse_children(const RangeVar *name)
 }
 
 /*
- * A subscriber would copy the table once and then never hear of a change: the
- * WAL has none.  (FOR ALL TABLES and the like do not name the table.)
+ * A subscriber would copy the table once and then never hear of a change, because the WAL
+ * has none.  (FOR ALL TABLES and the like do not name the table.)
  */
 void
 refuse_publication(List *objects)
@@ -94,7 +97,7 @@ refuse_publication(List *objects)
 	}
 }
 
-/* The same of a table that a publication names, and that becomes a sofort table. */
+/* The same for a table that a publication names, and that becomes a sofort table. */
 void
 refuse_conversion(Oid relid)
 {

@@ -27,7 +27,7 @@
 
 static set_rel_pathlist_hook_type next_pathlist;
 
-/* What the comparison says of its first columns; NULL if nothing */
+/* The condition on the first columns that the comparison implies; NULL if none */
 static RestrictInfo *
 leading_bound(PlannerInfo *root, const RestrictInfo *rinfo)
 {
@@ -78,7 +78,7 @@ leading_bounds(PlannerInfo *root, const RelOptInfo *rel)
 	return result;
 }
 
-/* Once more paths for the indexes of ours, as if the bounds had been asked for. */
+/* Adds paths for our indexes, as if the bounds were conditions of the query. */
 static void
 add_paths(PlannerInfo *root, RelOptInfo *rel, List *bounds)
 {
@@ -115,7 +115,10 @@ row_compare_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntr
 
 	if (next_pathlist)
 		next_pathlist(root, rel, rti, rte);
-	/* (a parent's indexes are none to scan: since 16 they are listed, without functions) */
+	/*
+	 * (indexes of a partitioned table cannot be scanned: since 16 they are listed, without
+	 * functions)
+	 */
 	if (rte->rtekind != RTE_RELATION || rte->inh || rel->indexlist == NIL ||
 		!OidIsValid(exec_table_am_oid()))
 		return;

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sequences.c
- *	  Tells txn which sequences a transaction uses, and when numbers get out.
+ *	  Tells txn which sequences a transaction uses, and when others can hear of the
+ *	  numbers.
  *
  * A transaction that writes nothing but sofort tables does not wait for WAL.
  * The number that it inserts may come from WAL that nobody has flushed, of another
@@ -10,11 +11,11 @@
  * sequences that were used, which all such commits then flush.
  *
  * nextval() and setval() show up as OAT_FUNCTION_EXECUTE when an expression is
- * prepared, without arguments.  If that happens within ExecutorStart, the calls
- * in the plan are counted: when they are as many as were prepared and all have
- * constant arguments, the sequences are known.  Otherwise (expressions of
- * PL/pgSQL, defaults of COPY, computed names ...) that is all WAL.
- * Identity columns call no function; their nodes are found in the plan.
+ * prepared, without arguments.  If that happens within ExecutorStart, the calls in the
+ * plan are counted: when they are as many as were prepared and all have constant
+ * arguments, the sequences are known.  Otherwise (expressions of PL/pgSQL, defaults of
+ * COPY, computed names ...) all WAL is published.  Identity columns call no function;
+ * their nodes are found in the plan.
  *
  *-------------------------------------------------------------------------
  */
@@ -230,7 +231,7 @@ sequences_note_plan(QueryDesc *desc)
 		txn_note_sequence(InvalidOid);
 }
 
-/* COPY FROM evaluates defaults without a plan; after it has run. */
+/* To be called after COPY FROM, which evaluates defaults without a plan. */
 void
 sequences_note_copy(const CopyStmt *stmt)
 {

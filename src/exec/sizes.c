@@ -3,11 +3,11 @@
  * sizes.c
  *	  pg_relation_size(), pg_table_size() and their like.
  *
- * PostgreSQL's functions look at files, and ask no access method: of what lies
- * in the pool they know nothing, nor do psql's \d+ and all that shows sizes by
- * them.  Their calls become calls of sofort's functions of the same names (see
- * src/monitor/sizes.c) when a query is planned.  Stored queries and what the
- * user sees of columns' names keep PostgreSQL's.
+ * PostgreSQL's functions look at files, and ask no access method.  So they do not see
+ * what lies in the pool, nor do psql's \d+ and everything else that uses them.  Their
+ * calls become calls of sofort's functions of the same names (see src/monitor/sizes.c)
+ * when a query is planned.  Stored queries, and the names of result columns, keep
+ * PostgreSQL's names.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@ extension_schema(void)
 	return get_func_namespace(handler);
 }
 
-/* Who may call the function need not have USAGE on its schema. */
+/* Finds a function without a check of USAGE on its schema. */
 static Oid
 find_function(const char *name, int nargs, const Oid *types)
 {
@@ -100,7 +100,7 @@ replace_calls(Node *node, void *arg)
 	return expression_tree_walker(node, replace_calls, arg);
 }
 
-/* The query is about to be planned; changed in place. */
+/* Called for a query that is about to be planned; changes it in place. */
 void
 sizes_replace(Query *query)
 {

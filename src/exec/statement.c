@@ -4,11 +4,11 @@
  *	  Recognises kinds of statements when they are planned, counts them when
  *	  they are executed.
  *
- * A kind is a query without its constants: equal hashes of the query tree in
- * one database.  The plan carries the handle of its kind as an entry of its
- * list of invalidation items that matches no system cache: plans are copied
- * with that list, wherever they are kept, and nothing else in a plan has room
- * for a note.  Counting an execution is then a look at the list.
+ * A kind is a query without its constants: equal hashes of the query tree in one
+ * database.  A plan carries the handle of its kind as an entry of its list of
+ * invalidation items that matches no system cache: plans are copied with that list,
+ * wherever they are kept, and nothing else in a plan has room for a note.  To count an
+ * execution, only that list is read.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,19 +35,19 @@
 /* In PlanInvalItem.cacheId: no system cache has this number. */
 #define NOTE_CACHE_ID	(-0x50F7)
 
-/* With more tables planning takes long: such a kind must come again and again. */
+/* With more tables planning takes long: such a kind is described only if it recurs often. */
 #define FEW_TABLES		4
 
 typedef struct QueryHash
 {
 	uint64		hash;
 	Oid			table_am;
-	Oid			table;			/* the first that may be ours, or InvalidOid */
+	Oid			table;			/* the first table that may be ours, or InvalidOid */
 } QueryHash;
 
 static planner_hook_type next_planner;
 static bool exploring = false;	/* within what_if_describe() */
-static uint64 user_functions = 0;	/* prepared for execution so far */
+static uint64 user_functions = 0;	/* number of functions prepared for execution so far */
 
 /* ---- the kind of a query ---- */
 
@@ -115,7 +115,7 @@ hash_query(const Query *query, QueryHash *h)
 							 QTW_IGNORE_RANGE_TABLE | QTW_EXAMINE_SORTGROUP);
 }
 
-/* What a node is, beside its kind and its children */
+/* Hash of what distinguishes a node, beside its tag and its children */
 static uint32
 node_detail(Node *node)
 {
@@ -155,7 +155,7 @@ node_detail(Node *node)
 	}
 }
 
-/* Constants and parameters are the same, and IN lists of any length. */
+/* All constants and parameters are equal, and IN lists of any length. */
 static bool
 hash_node(Node *node, void *arg)
 {
@@ -217,7 +217,7 @@ statement_function(Oid function)
 		user_functions++;
 }
 
-/* Planning itself can run queries, in functions: none of them matters here. */
+/* Planning itself can run queries, in functions: these are not described. */
 static void
 explore(const Query *query, const char *text, int options, ParamListInfo params, WorkloadKind *kind)
 {
@@ -234,8 +234,8 @@ explore(const Query *query, const char *text, int options, ParamListInfo params,
 }
 
 /*
- * calls: planning has called functions of users.  These may be slow, or count
- * their calls: exploring must not call them.
+ * calls: planning has called functions of users.  These may be slow, or have side effects:
+ * describing must not call them again.
  */
 static WorkloadHandle
 describe(Query *query, const char *text, int options, ParamListInfo params, const QueryHash *h,

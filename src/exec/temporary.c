@@ -3,10 +3,10 @@
  * temporary.c
  *	  Temporary tables are heap tables.
  *
- * Nothing that sofort is for applies to them: they are private to a session,
- * end with it, and lie in its local memory on heap.  Where sofort is only the
- * default, heap is named instead, so that the catalogs say what the table is;
- * who asks for sofort by name gets an error.
+ * sofort would be of no use for them: they are private to a session, end with it, and
+ * on heap lie in its local memory.  Where sofort is only the default, heap is named
+ * instead, so that the catalogs say what the table is; who asks for sofort by name gets
+ * an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,7 +55,7 @@ will_be_temporary(const RangeVar *rel)
 	return OidIsValid(schema) && isTempNamespace(schema);
 }
 
-/* am: where the statement has it; NULL in there if it names none. */
+/* am: where the statement has the name; NULL there if it names none. */
 static void
 fix_access_method(const RangeVar *rel, char **am)
 {

@@ -3,10 +3,10 @@
  * what_if.c
  *	  What a query would cost with and without the indexes that it uses.
  *
- * The planner is asked: with all indexes complete; without each of those that it
- * then uses, which shows the next best; and for each set of the most important
- * ones.  So the costs know how indexes depend on each other.  This happens once
- * per kind of statement, and again when the description is old.
+ * The planner is asked: with all indexes complete; without each of those that it then
+ * uses, which shows the next best; and for each set of the most important ones.  So the
+ * costs include how indexes depend on each other.  This happens once per kind of
+ * statement, and again when the description is old.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,8 +46,8 @@ typedef struct Candidate
 {
 	Oid			index;
 	Oid			table;
-	double		check_cost;		/* uniqueness checks cost so much more without it */
-	double		loss;			/* what the query costs more if only this is missing */
+	double		check_cost;		/* what uniqueness checks cost more without it */
+	double		loss;			/* what the query costs more if only this one is missing */
 } Candidate;
 
 typedef struct WhatIf
@@ -109,7 +109,7 @@ has_inputs(Node *node, void *arg)
 
 static Node *replace_calls(Node *node, void *arg);
 
-/* Conditions that planning refuses unless it can evaluate them stay as they are. */
+/* Conditions for which planning fails unless it can evaluate them are left as they are. */
 static Node *
 replace_elsewhere(Node *node, void *arg)
 {
@@ -155,9 +155,10 @@ replace_calls(Node *node, void *arg)
 }
 
 /*
- * The index that a call is compared with is used for an unknown value likewise.
- * A call with columns is left, as an index may have it: planning can evaluate
- * that if a column turns out to be constant, or within an SQL function.
+ * An index whose column is compared with a call is used in the same way for an unknown
+ * value.  A call with columns is left, because it may be the expression of an index:
+ * planning could evaluate it if a column turns out to be constant, or within an SQL
+ * function.
  */
 Query *
 what_if_without_calls(Query *query)
@@ -341,7 +342,7 @@ compare_loss(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The cost for each set of the structures of the kind. */
+/* Fills in the cost for each set of the structures of the kind. */
 static void
 fill_costs(const WhatIf *w, WorkloadKind *kind)
 {
@@ -362,7 +363,10 @@ fill_costs(const WhatIf *w, WorkloadKind *kind)
 			if (!there)
 				checks += w->candidates[k].check_cost;
 		}
-		/* where not all that may help are known, the others count as complete */
+		/*
+		 * unless all indexes that may help are among the structures, the others count as
+		 * complete
+		 */
 		kind->cost[m] = checks +
 			plan_assuming(w, exact ? INDEXAM_NONE_BUT : INDEXAM_ALL_BUT, list, n)->planTree->total_cost;
 	}
@@ -403,9 +407,9 @@ explore(WhatIf *w, WorkloadKind *kind)
 }
 
 /*
- * enable_seqscan and the like are for one session's plans; with them, costs
- * would say nothing.  Functions that selectivities are estimated with may have
- * messages, which the client has got already.
+ * enable_seqscan and the like are set for a session's plans, and would make the costs
+ * useless.  Functions called to estimate selectivities may emit messages, which the client
+ * has received already.
  */
 static void
 allow_all_plans(void)

@@ -38,8 +38,8 @@ placement_of(const char *name)
 }
 
 /*
- * Writers go on, but for those that need the dictionary at the moment when it gets
- * another index; VACUUM and DDL wait.
+ * Writers go on, except those that need the dictionary at the moment when it gets another
+ * index; VACUUM and DDL wait.
  */
 Datum
 sofort_set_dictionary_placement(PG_FUNCTION_ARGS)

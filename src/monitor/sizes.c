@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sizes.c
- *	  What pg_relation_size(), pg_table_size(), pg_indexes_size() and
- *	  pg_total_relation_size() stand for in queries (src/exec/sizes.c).
+ *	  The functions that src/exec/sizes.c puts in place of pg_relation_size(),
+ *	  pg_table_size(), pg_indexes_size() and pg_total_relation_size() in queries.
  *
  * Of a table: relation_size is that of the virtual blocks, as relpages counts
  * them; table_size its bytes in pool and DRAM, and its (empty) TOAST table.  Of
@@ -56,7 +56,7 @@ index_bytes(Relation index)
 	return (int64) (stats.bytes_dram + stats.bytes_pool);
 }
 
-/* As the function of dbsize.c, of what PostgreSQL knows; 0 if it is gone. */
+/* Result of the function of PostgreSQL's dbsize.c; 0 if the relation is gone. */
 static int64
 by_postgres(PGFunction function, Oid relid)
 {
@@ -138,7 +138,7 @@ total_bytes(Relation rel)
 	return table_bytes(rel) + indexes_bytes(rel);
 }
 
-/* NULL for a relation that is not there, as PostgreSQL's functions */
+/* NULL for a relation that does not exist, as PostgreSQL's functions */
 static Datum
 size_of(FunctionCallInfo fcinfo, int64 (*bytes_of) (Relation rel))
 {

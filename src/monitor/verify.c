@@ -90,8 +90,8 @@ check_index(Relation rel, Relation index, Findings *findings)
 }
 
 /*
- * Damage may make anything fail that the check relies on, user functions included:
- * that is a finding, too, and does not end the check of the rest.
+ * Damage may make anything fail on which the check relies, user functions included: an
+ * error is a finding, too, and does not end the check of the rest.
  */
 static void
 check_safely(void (*check) (Relation rel, Relation index, Findings *findings), Relation rel,
@@ -114,7 +114,7 @@ check_safely(void (*check) (Relation rel, Relation index, Findings *findings), R
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		/* also if it goes on: who catches it ends one subtransaction, his own */
+		/* even if it is raised again: whoever catches it ends one subtransaction, his own */
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -196,7 +196,10 @@ monitor_open_own_relation(Oid relid, LOCKMODE lockmode)
 	return rel;
 }
 
-/* The table of the caller, whom nobody else changes until the end of the transaction */
+/*
+ * Opens a table of the caller, and locks it so that nobody else changes it until the end of
+ * the transaction
+ */
 static Relation
 open_own_table(Oid relid)
 {
@@ -220,7 +223,10 @@ sofort_verify(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	findings.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	/* an index expression that verifies its table would go on for ever: errors are findings */
+	/*
+	 * an index expression that verifies its table would recurse for ever, because errors
+	 * are findings
+	 */
 	if (verifying)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -282,8 +288,8 @@ put_loss(void *arg, const char *kind, const char *place, const char *problem)
 }
 
 /*
- * The row type was looked up when the statement was started, and a value of
- * another type is perhaps no pointer where one is expected.
+ * The row type was looked up when the statement was started.  If a column has another type
+ * by now, its value may not be a pointer where one is expected.
  */
 static void
 check_row_type(Relation rel, TupleDesc expected)
@@ -385,8 +391,8 @@ sofort_create_pool(PG_FUNCTION_ARGS)
 }
 
 /*
- * A copy of the pool for a base backup: README.md, "Backup".  The server
- * writes it, wherever it may, but only to a new file; so superusers only.
+ * Makes a copy of the pool for a base backup: README.md, "Backup".  The server writes it
+ * wherever it has permission, though only to a new file: so this is for superusers only.
  */
 Datum
 sofort_backup(PG_FUNCTION_ARGS)

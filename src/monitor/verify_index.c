@@ -61,7 +61,7 @@ typedef struct IndexCheck
 	uint8	   *met;
 	MemoryContext row_context;	/* reset for each row */
 
-	Key			previous;		/* of the entry before; in key_context[turn] */
+	Key			previous;		/* key of the entry before; in key_context[turn] */
 	bool		has_previous;
 	bool		previous_live;
 	MemoryContext key_context[2];
@@ -136,7 +136,7 @@ live_key(IndexCheck *check, uint64 row, Key *key)
 	bool		visible;
 
 	ExecClearTuple(check->slot);
-	/* for the walk along the chain; the snapshot keeps what is found */
+	/* for the walk along the chain; the snapshot protects the version that is found */
 	epoch_enter();
 	visible = store_chain_fetch(check->rel, check->store, row, check->snapshot, &found, NULL);
 	epoch_exit();
@@ -201,7 +201,7 @@ search_finds(IndexCheck *check, const Key *key, uint64 row)
 	return found;
 }
 
-/* The root that an entry names, as far as its own words go. */
+/* Checks the root that an entry names, as far as its own words tell. */
 static bool
 check_root(IndexCheck *check, uint64 row, bool *aborted)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * verify_space.c
- *	  Is everything referred to that the pool has allocated for itself and for
- *	  transactions?  For sofort.verify_pool(); sofort.verify() looks at stores.
+ *	  Is everything that the pool has allocated for itself and for transactions referred
+ *	  to?  For sofort.verify_pool(); sofort.verify() looks at stores.
  *
- * Others allocate and free meanwhile.  What is on its way is named by an intent;
- * what looks lost is looked at twice.
+ * Others allocate and free meanwhile.  Space that is being allocated or freed is named
+ * by an intent; what looks lost is looked at twice.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@ typedef struct Space
 	PMPtr	   *used;			/* referred to, or named by an intent */
 	Size		n;
 	Size		allocated;
-	PMPtr	   *lost;			/* not so, at the first look */
+	PMPtr	   *lost;			/* neither, at the first look */
 	int			nlost;
 	int			round;
 	StoreReport report;
@@ -185,7 +185,7 @@ monitor_verify_pool_space(StoreReport report, void *arg)
 	for (s.round = 0; s.round == 0 || (s.round == 1 && s.nlost > 0); s.round++)
 	{
 		s.n = 0;
-		/* intents first and last: who is done with one has linked its target */
+		/* intents are read first and last: when one is gone its target is linked */
 		refer_intents(&s);
 		refer_transactions(&s);
 		refer_stores(&s);

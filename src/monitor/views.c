@@ -3,11 +3,11 @@
  * views.c
  *	  Functions behind the views of the schema sofort.
  *
- * Who may see what: the numbers of the pool are for everybody, its path (also
- * where the reason names it) for roles that may read all settings; a table, its
- * columns and its indexes for those who may SELECT from it and for
- * pg_read_all_stats; a transaction for the role whose session runs it and for
- * pg_read_all_stats (a prepared one has no session); that one waits to be resumed, for everybody.
+ * Who may see what: the numbers of the pool are for everybody, its path (also where the
+ * reason names it) for roles that may read all settings; a table, its columns and its
+ * indexes for those who may SELECT from it and for pg_read_all_stats; a transaction for
+ * the role whose session runs it and for pg_read_all_stats (a prepared one has no
+ * session); that a kept transaction waits to be resumed, for everybody.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +62,10 @@ unusable_reason(void)
 	MemoryContext context = CurrentMemoryContext;
 	char	   *volatile reason = NULL;
 
-	/* pool_require() takes nothing that would have to be given back */
+	/*
+	 * no subtransaction is needed: pool_require() takes nothing that would have to be
+	 * released
+	 */
 	PG_TRY();
 	{
 		pool_require();
@@ -153,8 +156,9 @@ monitor_may_see_relation(Oid relid)
 }
 
 /*
- * May the user see numbers that depend on values of rows which policies hide from him?
- * A value that is new to a dictionary makes it grow, even if its insertion is rolled back.
+ * May the user see numbers that depend on values of rows which row security may hide from
+ * him?  A value that is new to a dictionary makes it grow, even if its insertion is rolled
+ * back.
  */
 static bool
 may_see_sizes(Oid relid)
@@ -223,7 +227,7 @@ put_column(void *arg, const StoreColumnInfo *info)
 	ReturnSetInfo *rsinfo = output->rsinfo;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {0};
-	/* perhaps in older blocks only */
+	/* not in the current shape; perhaps in older blocks */
 	bool		has_dictionary = info->placement != NULL;
 
 	values[0] = Int16GetDatum((int16) info->attnum);
@@ -400,7 +404,7 @@ put_transaction(void *arg, const TxnInfo *info)
 	bool		all = may_see_process(info->pid) ||
 		(info->is_kept && has_privs_of_role(GetUserId(), info->role));
 
-	/* anybody may have to wait for one that has no session, and see that in pg_locks */
+	/* anybody may have to wait for one that has no session, and can see that in pg_locks */
 	if (!all && !info->is_waiting)
 		return;
 	values[0] = Int32GetDatum((int32) info->slot);

@@ -49,7 +49,7 @@ exists(Oid relid)
 	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid));
 }
 
-/* Structure k of a kind, or (k = -1) a kind that needs none */
+/* Returns structure k of a kind, or (k = -1) a kind that needs none */
 static void
 put_usage(ReturnSetInfo *rsinfo, const WorkloadUsage *usage, int k)
 {
@@ -73,7 +73,7 @@ put_usage(ReturnSetInfo *rsinfo, const WorkloadUsage *usage, int k)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* To who may see the table; constants and texts are not known here. */
+/* Shown to those who may see the table; constants and texts are not known here. */
 Datum
 sofort_workload_info(PG_FUNCTION_ARGS)
 {
@@ -116,7 +116,7 @@ sofort_recovery_order_info(PG_FUNCTION_ARGS)
 		Datum		values[10] = {0};
 		bool		nulls[10] = {0};
 
-		/* (ranking gives the locks back) */
+		/* (ranking releases its locks) */
 		if (!exists(s->table) || !monitor_may_see_relation(s->table))
 			continue;
 		values[0] = ObjectIdGetDatum(s->table);

@@ -41,9 +41,9 @@ extern Oid	exec_table_am_oid(void);
 extern Oid	exec_index_am_oid(void);
 
 /*
- * This transaction goes on with one that is kept: locks the tables that it has written,
- * without waiting (55P03), and waits until their sofort indexes are complete. False:
- * somebody else was faster.
+ * This transaction goes on with a kept one: locks the tables in which that has changed or
+ * locked rows, without waiting (55P03), and waits until their sofort indexes are complete.
+ * False: somebody else was faster.
  */
 extern bool continuation_resume(const TxnKeptInfo *info);
 
