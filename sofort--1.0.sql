@@ -3,9 +3,9 @@
 \echo Use "CREATE EXTENSION sofort" to load this file. \quit
 
 -- ---------------------------------------------------------------------------
--- A schema that was there already, and whose owner is not a superuser, or that
--- holds what is not a superuser's: functions beside ours, or made later, would be
--- taken for ours by superusers who call them.
+-- Refuses a schema that exists already if its owner, or the owner of anything in
+-- it, is not a superuser: superusers would take that role's functions in it, made
+-- now or later, for ours, and call them.
 -- ---------------------------------------------------------------------------
 
 DO $$
@@ -70,10 +70,10 @@ COMMENT ON ACCESS METHOD sofort_index IS 'ordered indexes of sofort tables';
 -- ---------------------------------------------------------------------------
 -- Operator classes of sofort_index
 --
--- Placeholders: they say which types can be indexed and with which classes.
--- An index itself uses the btree operator class of the same name; that is put
--- in its place when the index is created.  In pg_catalog, so that a dumped
--- CREATE INDEX finds them.
+-- These are placeholders: they say which types can be indexed, and with which
+-- classes.  An index itself uses the btree operator class of the same name, which
+-- replaces the placeholder when the index is created.  They are in pg_catalog, so
+-- that a dumped CREATE INDEX finds them.
 -- ---------------------------------------------------------------------------
 
 CREATE OPERATOR CLASS pg_catalog.array_ops DEFAULT FOR TYPE anyarray
@@ -184,7 +184,7 @@ COMMENT ON FUNCTION pool_info() IS 'state of the pool; see view sofort.pool';
 CREATE VIEW pool AS SELECT * FROM @extschema@.pool_info();
 COMMENT ON VIEW pool IS 'the persistent-memory pool and the DRAM arena of this server';
 COMMENT ON COLUMN pool.status IS 'ready, unavailable, or not preloaded';
-COMMENT ON COLUMN pool.reason IS 'why sofort tables cannot be used, or null; without the privileges of pg_read_all_settings no reason that names files';
+COMMENT ON COLUMN pool.reason IS 'why sofort tables cannot be used, or null; without the privileges of pg_read_all_settings reasons that name files are not shown';
 COMMENT ON COLUMN pool.path IS 'file; null without the privileges of pg_read_all_settings';
 COMMENT ON COLUMN pool.medium IS 'pmem, msync or process';
 COMMENT ON COLUMN pool.promise IS 'what a commit survives on this medium';
@@ -296,8 +296,8 @@ CREATE VIEW indexes AS
 COMMENT ON VIEW indexes IS 'sofort indexes of this database, of tables that the user may read';
 COMMENT ON COLUMN indexes.relation IS 'table';
 COMMENT ON COLUMN indexes.index IS 'index';
-COMMENT ON COLUMN indexes.is_unique IS 'is it unique?';
-COMMENT ON COLUMN indexes.is_primary IS 'is it the index of the primary key?';
+COMMENT ON COLUMN indexes.is_unique IS 'true if it is unique';
+COMMENT ON COLUMN indexes.is_primary IS 'true if it is the index of the primary key';
 COMMENT ON COLUMN indexes.placement IS
     'dram: in memory, rebuilt after a start; pmem: in the pool; hybrid: leaves in the pool, inner nodes in memory';
 COMMENT ON COLUMN indexes.status IS 'ready; partial: being rebuilt and used meanwhile; building; or missing: built by the next query or background worker';
@@ -341,7 +341,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 COMMENT ON FUNCTION transaction_info() IS 'transactions known to the pool; see view sofort.transactions';
 
 CREATE VIEW transactions AS SELECT * FROM @extschema@.transaction_info();
-COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users and prepared ones only with the privileges of pg_read_all_stats, but for kept transactions that wait to be resumed, without what they do';
+COMMENT ON VIEW transactions IS 'transaction control blocks in use; those of other users, and prepared ones, only with the privileges of pg_read_all_stats; kept transactions that wait to be resumed are shown to all, but not what they do';
 COMMENT ON COLUMN transactions.slot IS 'number of the transaction control block';
 COMMENT ON COLUMN transactions.generation IS 'how often it was used, modulo 16384';
 COMMENT ON COLUMN transactions.state IS 'state on the medium';
@@ -390,20 +390,20 @@ COMMENT ON VIEW recovery_order IS 'sofort indexes of this database and the order
 COMMENT ON COLUMN recovery_order.relation IS 'table';
 COMMENT ON COLUMN recovery_order.index IS 'index';
 COMMENT ON COLUMN recovery_order.status IS 'see sofort.indexes';
-COMMENT ON COLUMN recovery_order."position" IS 'place in the order of those that are left, as adaptive recovery would choose now; null: not one of them';
-COMMENT ON COLUMN recovery_order.rank IS 'benefit less rebuild_cost, when those before it are there; not above 0: it does not pay, and is rebuilt in idle time';
+COMMENT ON COLUMN recovery_order."position" IS 'place in the order of those that are left, as adaptive recovery would choose now; null: it is not left';
+COMMENT ON COLUMN recovery_order.rank IS 'benefit less rebuild_cost, if those before it in the order are ready; 0 or less: it does not pay, and is rebuilt in idle time';
 COMMENT ON COLUMN recovery_order.benefit IS 'what it saves 100,000 statements of the workload before and since the start, in the planner''s units';
 COMMENT ON COLUMN recovery_order.rebuild_cost IS 'cost of rebuilding what is missing, in the planner''s units';
 COMMENT ON COLUMN recovery_order.search_seconds IS 'processor time since the start, in mode adaptive, in which the table was searched in its place';
 COMMENT ON COLUMN recovery_order.rebuild_seconds IS
     'processor time, roughly, that rebuilding what is missing takes; while search_seconds is less, and searches do not make up most of what sessions do, workers let queries go first';
 COMMENT ON COLUMN recovery_order.workers IS 'processes that work on it now';
-COMMENT ON COLUMN recovery_order.rebuilt_as IS 'the how manieth index it was that background workers have completed since the start; null: it was not completed by one';
+COMMENT ON COLUMN recovery_order.rebuilt_as IS 'its number among the indexes that background workers have completed since the start; null: none of them completed it';
 
 GRANT SELECT ON pool, tables, columns, indexes, recovery, recovery_order, transactions, workload TO PUBLIC;
 
--- By default so, but a superuser's default privileges may say otherwise: what views and
--- planner call must be callable.
+-- These are the defaults, but a superuser's default privileges may say otherwise: what
+-- views and planner call must be callable.
 GRANT EXECUTE ON FUNCTION relation_size(regclass), relation_size(regclass, text), table_size(regclass),
     indexes_size(regclass), total_relation_size(regclass), pool_info(), table_info(regclass),
     column_info(regclass), index_info(regclass), recovery_info(), transaction_info(), workload_info(),

@@ -96,7 +96,7 @@ log_site(uint32_t site)
 
 /*
  * Names survive changes of the sources elsewhere: file, function, kind, and the
- * how manieth of that kind in the function.  Calls of an inline function, which
+ * its number among those of that kind in the function.  Calls of an inline function, which
  * are in the log once for each file that includes it, have the same name.
  */
 static char *
