@@ -29,7 +29,7 @@
 
 int			sofort_default_index = EXEC_DEFAULT_INDEX_SOFORT;
 
-const struct config_enum_entry exec_default_index_options[] = {
+static const struct config_enum_entry default_index_options[] = {
 	{"sofort", EXEC_DEFAULT_INDEX_SOFORT, false},
 	{"btree", EXEC_DEFAULT_INDEX_BTREE, false},
 	{NULL, 0, false}
@@ -395,7 +395,7 @@ exec_init(void)
 							 "CREATE INDEX without USING makes a btree in any case.",
 							 &sofort_default_index,
 							 EXEC_DEFAULT_INDEX_SOFORT,
-							 exec_default_index_options,
+							 default_index_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("sofort.direct_execution",

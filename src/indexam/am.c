@@ -22,7 +22,6 @@
 #include "nodes/pathnodes.h"
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
-#include "sofort/pmem/arena.h"
 #include "sofort/pmem/cleanup.h"
 #include "sofort/pmem/pool.h"
 #include "utils/lsyscache.h"

@@ -129,7 +129,7 @@ read_leading(Collector *c, BlockNumber block, bool *all_values)
 }
 
 /* The leading column, of rows that have a value */
-void
+static void
 order_leading(Collector *c, int n)
 {
 	const KeyColumn *column = &c->keys->format.columns[0];

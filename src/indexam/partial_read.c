@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "am_internal.h"
 #include "partial_read.h"
 
 /* ---- the set ---- */

@@ -152,8 +152,7 @@ is_one_integer(const Collector *c)
 /* The leading column of a block's rows; the number of rows. */
 extern int	read_leading(Collector *c, BlockNumber block, bool *all_values);
 
-/* Order keys of rows from that column alone, and from all that count. */
-extern void order_leading(Collector *c, int n);
+/* Order keys of its rows, from all columns that count. */
 extern void order_rows(Collector *c, BlockNumber block, int n);
 
 /* Both: order keys of all rows of a block; their number. */

@@ -149,7 +149,6 @@ extern const char *leaf_problem(const Tree *tree, const TreeLeafNode *leaf);
 
 /* The same for an inner node in the pool (placement pmem) */
 extern const char *pool_inner_problem(const Tree *tree, const TreeNode *node);
-extern uint8 pool_inner_check(const Tree *tree, const TreeNode *node, int n);
 
 /* Check of a tuple in the pool; and what is wrong with the tuple of an entry, or NULL */
 extern uint16 tree_tuple_check(const TreeTuple *tuple);

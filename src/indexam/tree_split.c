@@ -50,7 +50,7 @@ discard_fence(Tree *tree, const uint8 *fence)
  * Check of an inner node with n separators (references have checks of their own).  It lies
  * in the same word as n.
  */
-uint8
+static uint8
 pool_inner_check(const Tree *tree, const TreeNode *node, int n)
 {
 	uint64		sum = tree_fold(0, node_entries(tree, node), (Size) n * tree->stride);

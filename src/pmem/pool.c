@@ -351,6 +351,25 @@ start_pool(PoolRefusal *why)
 	return true;
 }
 
+/*
+ * From now on pool_require() raises this in every process, until the next start.  Strings
+ * are copied (detail, hint may be NULL).
+ */
+static void
+declare_unavailable(int sqlstate, const char *message, const char *detail, const char *hint)
+{
+	pm_shared->sqlstate = sqlstate;
+	strlcpy(pm_shared->message, message, PM_REASON_BYTES);
+	strlcpy(pm_shared->detail, detail != NULL ? detail : "", PM_REASON_BYTES);
+	strlcpy(pm_shared->hint, hint != NULL ? hint : "", PM_REASON_BYTES);
+	pg_write_barrier();
+	pm_shared->status = POOL_UNAVAILABLE;
+	ereport(LOG,
+			(errmsg("sofort relations cannot be used: %s", pm_shared->message),
+			 pm_shared->detail[0] != '\0' ? errdetail("%s", pm_shared->detail) : 0,
+			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
+}
+
 void
 pool_log_start(double ms)
 {
@@ -366,10 +385,10 @@ pool_log_start(double ms)
 		ereport(WARNING,
 				(errmsg("sofort.durability is \"process\": sofort tables do not survive power loss or a crash of the operating system")));
 	if (pm_shared->restoring)
-		pool_declare_unavailable(ERRCODE_READ_ONLY_SQL_TRANSACTION,
-								 "cannot use sofort relations during recovery",
-								 "The pool is a copy; the server recovers to the moment at which it was made.",
-								 NULL);
+		declare_unavailable(ERRCODE_READ_ONLY_SQL_TRANSACTION,
+							"cannot use sofort relations during recovery",
+							"The pool is a copy; the server recovers to the moment at which it was made.",
+							NULL);
 }
 
 /* ---- restoring ---- */
@@ -402,13 +421,13 @@ pool_check_restored(XLogRecPtr replayed, TimeLineID timeline)
 						pm_pool_file, LSN_FORMAT_ARGS(replayed))));
 		return;
 	}
-	pool_declare_unavailable(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-							 psprintf("sofort pool \"%s\" and data directory are not restored to the same point", pm_pool_file),
-							 psprintf("Recovery of the data directory ended at %X/%X on timeline %u, the pool was copied at %X/%X on timeline %u.",
-									  LSN_FORMAT_ARGS(replayed), timeline,
-									  LSN_FORMAT_ARGS((XLogRecPtr) PoolSuper->backup_lsn),
-									  (TimeLineID) PoolSuper->backup_timeline),
-							 "Restore the base backup and the copy of the pool again, with recovery_target_name as sofort.backup() returned it.");
+	declare_unavailable(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						psprintf("sofort pool \"%s\" and data directory are not restored to the same point", pm_pool_file),
+						psprintf("Recovery of the data directory ended at %X/%X on timeline %u, the pool was copied at %X/%X on timeline %u.",
+								 LSN_FORMAT_ARGS(replayed), timeline,
+								 LSN_FORMAT_ARGS((XLogRecPtr) PoolSuper->backup_lsn),
+								 (TimeLineID) PoolSuper->backup_timeline),
+						"Restore the base backup and the copy of the pool again, with recovery_target_name as sofort.backup() returned it.");
 }
 
 void
@@ -462,7 +481,7 @@ pool_startup(void)
 		return;
 	}
 	pm_shared->missing = why.missing;
-	pool_declare_unavailable(why.sqlstate, why.message, why.detail, why.hint);
+	declare_unavailable(why.sqlstate, why.message, why.detail, why.hint);
 }
 
 /* ---- status ---- */
@@ -483,25 +502,10 @@ pool_status(void)
 }
 
 void
-pool_declare_unavailable(int sqlstate, const char *message, const char *detail, const char *hint)
-{
-	pm_shared->sqlstate = sqlstate;
-	strlcpy(pm_shared->message, message, PM_REASON_BYTES);
-	strlcpy(pm_shared->detail, detail != NULL ? detail : "", PM_REASON_BYTES);
-	strlcpy(pm_shared->hint, hint != NULL ? hint : "", PM_REASON_BYTES);
-	pg_write_barrier();
-	pm_shared->status = POOL_UNAVAILABLE;
-	ereport(LOG,
-			(errmsg("sofort relations cannot be used: %s", pm_shared->message),
-			 pm_shared->detail[0] != '\0' ? errdetail("%s", pm_shared->detail) : 0,
-			 pm_shared->hint[0] != '\0' ? errhint("%s", pm_shared->hint) : 0));
-}
-
-void
 pool_refuse_life(int sqlstate, const char *message, const char *detail, const char *hint)
 {
 	pm_shared->started = false;
-	pool_declare_unavailable(sqlstate, message, detail, hint);
+	declare_unavailable(sqlstate, message, detail, hint);
 }
 
 /*
@@ -549,7 +553,7 @@ pool_declare_contradiction(const char *message, const char *detail)
 		(void) control_write(&control, LOG);
 	}
 	LWLockRelease(pm_shared->control_lock);
-	pool_declare_unavailable(ERRCODE_DATA_CORRUPTED, message, detail, CONTRADICTION_HINT);
+	declare_unavailable(ERRCODE_DATA_CORRUPTED, message, detail, CONTRADICTION_HINT);
 }
 
 void

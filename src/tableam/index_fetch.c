@@ -50,8 +50,8 @@ predicate_lock_version(Relation rel, StoreDesc *store, const RowRef *ref, Snapsh
 }
 
 /* Does the snapshot see this very version?  Includes the SSI calls. */
-bool
-tableam_row_visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
+static bool
+row_visible(Relation rel, StoreDesc *store, const RowRef *ref, Snapshot snapshot)
 {
 	bool		visible = txn_version_visible(store->id, ref->row, ref->words, snapshot);
 
@@ -120,7 +120,7 @@ fetch_another(SofortIndexFetch *fetch, Snapshot snapshot)
 	while (more && next.row != fetch->root)
 	{
 		fetch->last = next;
-		if (tableam_row_visible(rel, fetch->store, &next, snapshot))
+		if (row_visible(rel, fetch->store, &next, snapshot))
 			return true;
 		more = store_chain_older(fetch->store, &fetch->last, &next);
 	}
@@ -221,7 +221,7 @@ tableam_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot
 	pm_read_miss(1);
 	epoch_enter();
 	visible = tableam_locate(store, tid, &ref) &&
-		tableam_row_visible(rel, store, &ref, snapshot);
+		row_visible(rel, store, &ref, snapshot);
 	epoch_exit();
 	if (visible)
 		tableam_store_row(slot, rel, store, &ref);
@@ -257,7 +257,7 @@ latest_in_chain(TableScanDesc base, StoreDesc *store, const RowRef *ref, RowRef 
 	*newest = version;
 	for (;;)
 	{
-		if (tableam_row_visible(base->rs_rd, store, &version, base->rs_snapshot))
+		if (row_visible(base->rs_rd, store, &version, base->rs_snapshot))
 		{
 			*found = version.row;
 			return true;

@@ -20,7 +20,6 @@
 #include "pgstat.h"
 #include "sofort/compat/relcache.h"
 #include "sofort/pmem/alloc.h"
-#include "sofort/pmem/arena.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/predicate.h"

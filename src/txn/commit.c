@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "sofort/pmem/alloc.h"
-#include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"

@@ -20,10 +20,9 @@ typedef enum ExecDefaultIndex
 
 /*
  * sofort.default_index (PGC_USERSET): what PRIMARY KEY and UNIQUE on a sofort
- * table become.  The variable and its options live in src/exec/exec.c.
+ * table become.  Defined in src/exec/exec.c.
  */
 extern int	sofort_default_index;
-extern const struct config_enum_entry exec_default_index_options[];
 
 /* sofort.direct_execution (PGC_USERSET): see src/exec/direct.c */
 extern bool sofort_direct_execution;

@@ -95,13 +95,10 @@ extern void pool_log_start(double ms);
 extern PoolStatus pool_status(void);
 
 /*
- * From now on pool_require() raises this in every process, until the next start.
- * Strings are copied (detail, hint may be NULL).
+ * For a module that cannot start, and at the end of a restore: from now on pool_require()
+ * raises this in every process, until the next start.  Strings are copied (detail, hint may
+ * be NULL).
  */
-extern void pool_declare_unavailable(int sqlstate, const char *message,
-									 const char *detail, const char *hint);
-
-/* The same, for a module that cannot start; and at the end of a restore. */
 extern void pool_refuse_life(int sqlstate, const char *message, const char *detail,
 							 const char *hint);
 

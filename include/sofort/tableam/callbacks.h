@@ -89,8 +89,6 @@ extern bool tableam_scan_analyze_next_tuple(TableScanDesc scan, TransactionId ol
 
 /* index_fetch.c */
 extern bool tableam_locate(StoreDesc *store, const ItemPointerData *tid, RowRef *ref);
-extern bool tableam_row_visible(Relation rel, StoreDesc *store, const RowRef *ref,
-								Snapshot snapshot);
 extern bool tableam_fetch_chain(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot,
 								RowRef *found, bool *all_dead);
 extern struct IndexFetchTableData *tableam_index_fetch_begin(Relation rel);
