@@ -92,7 +92,7 @@ require_statement(const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("%s must be called in a statement", function),
-				 errhint("Call it by SELECT.")));
+				 errhint("Call it with SELECT.")));
 }
 
 static void
@@ -573,7 +573,7 @@ continuation_check_locks(List *tables)
 				 name == NULL ?
 				 errmsg("a table is used by a kept transaction that waits to be resumed") :
 				 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed", name),
-				 errhint("Try again when it was resumed or rolled back; see sofort.transactions.")));
+				 errhint("Try again after it has been resumed or rolled back; see sofort.transactions.")));
 	}
 }
 
@@ -586,5 +586,5 @@ continuation_check_database(Oid db)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("database \"%s\" is used by kept transactions that wait to be resumed",
 						get_database_name(db)),
-				 errhint("Try again when they were resumed or rolled back; see sofort.transactions.")));
+				 errhint("Try again after they have been resumed or rolled back; see sofort.transactions.")));
 }

@@ -348,7 +348,7 @@ keepable_function(Oid function)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot execute a function without a statement in a transaction that is kept"),
-				 errhint("Call it by SELECT.")));
+				 errhint("Call it with SELECT.")));
 	switch (function)
 	{
 		case F_PG_NOTIFY:

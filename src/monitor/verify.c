@@ -338,7 +338,7 @@ sofort_salvage(PG_FUNCTION_ARGS)
 	if (salvaged.nproblems > MAX_WARNINGS)
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("in all " UINT64_FORMAT " parts of table \"%s\" could not be read",
+				 errmsg("could not read " UINT64_FORMAT " parts of table \"%s\" in total",
 						salvaged.nproblems, RelationGetRelationName(rel)),
 				 errhint("sofort.salvage_report() lists them.")));
 	relation_close(rel, NoLock);

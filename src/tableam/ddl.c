@@ -152,7 +152,7 @@ tableam_refuse_waiting(Relation rel)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed",
 						RelationGetRelationName(rel)),
-				 errhint("Try again when it was resumed or rolled back; see sofort.transactions.")));
+				 errhint("Try again after it has been resumed or rolled back; see sofort.transactions.")));
 }
 
 void
