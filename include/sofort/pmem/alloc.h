@@ -137,7 +137,10 @@ extern void pm_release_reservations(void);
  */
 extern bool pm_free(StoreId owner, PMPtr *link, uint64 nlinks);
 
-/* The same for n links to one allocation each (or to none): three drains for 16 of them */
+/*
+ * The same for n links to one allocation each (or to none): three drains for up to
+ * PM_INTENTS_PER_BACKEND of them
+ */
 extern void pm_free_batch(StoreId owner, PMPtr *const *links, int n);
 
 /* Bytes that a target occupies; 0 if nothing is allocated there. */

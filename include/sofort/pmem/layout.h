@@ -95,7 +95,7 @@ typedef uint64 StoreId;
 
 /*
  * Segment word, one per granule, at the head of each extent.
- *	 bits  0..1   state: 0 free, 1 segment, 2 slab
+ *	 bits  0..2   state: 0 free, 1 segment, 2 slab
  *	 bit   3	  makes the number of bits that are set even
  *	 bits  4..27  segment: number of granules; slab: size class
  *	 bits 28..63  owner
@@ -416,7 +416,7 @@ typedef enum StoreState
 	STORE_DROPPING = PM_CODE32(2)	/* its segments may be freed already */
 } StoreState;
 
-/* StoreHeader.flags: bits 0..15 of the word */
+/* Flags in bits 0..15 of StoreHeader.flag_word */
 #define STORE_UNLOGGED			UINT64CONST(2)	/* empty after a crash */
 #define STORE_CHAINS_DIFFER		UINT64CONST(4)	/* store_chains_differ() */
 #define STORE_TREE				UINT64CONST(8)	/* an index: see TreeHeader */

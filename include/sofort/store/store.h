@@ -478,8 +478,10 @@ extern bool store_goes_with_subxact(Relation rel);
 extern void store_insert(Relation rel, StoreDesc *store, const Datum *values, const bool *isnull,
 						 uint64 begin, RowRef *ref);
 
-/* The same for n rows with one drain in all, and two for 16 values by reference.
- * values[i] of row i. */
+/*
+ * The same for n rows with one drain in all, and two for up to PM_INTENTS_PER_BACKEND
+ * values by reference.  values[i]: those of row i.
+ */
 extern void store_insert_many(Relation rel, StoreDesc *store, Datum *const *values,
 							  bool *const *isnull, int n, uint64 begin, uint64 *rows);
 
