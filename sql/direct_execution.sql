@@ -186,6 +186,28 @@ UPDATE parts SET v = 101 WHERE k = 1;
 SELECT tableoid::regclass, * FROM parts WHERE k = 1;
 RESET enable_seqscan;
 
+-- the result is described as by the executor: names, types, lengths, collations
+CREATE TABLE described (dropped int, id int PRIMARY KEY, c char(3) NOT NULL DEFAULT 'c', v varchar(5) COLLATE "C",
+	n numeric(7, 2) DEFAULT 1, a int[], t text DEFAULT 't', g int GENERATED ALWAYS AS (id * 2) STORED) USING sofort;
+ALTER TABLE described DROP COLUMN dropped, ALTER COLUMN t SET STORAGE PLAIN;
+INSERT INTO described (id) SELECT generate_series(1, 100);
+ANALYZE described;
+SET enable_seqscan = off;
+SELECT sofort_test.passages('exec-direct') AS before \gset
+SELECT v AS id, n AS "a long name", id, id AS again, c FROM described WHERE id = 7;
+CREATE TABLE described_on AS SELECT v AS x, n, id, id AS again, c, a, t, g FROM described WHERE id = 7;
+SELECT sofort_test.passages('exec-direct') - :before AS direct;
+SET sofort.direct_execution = off;
+CREATE TABLE described_off AS SELECT v AS x, n, id, id AS again, c, a, t, g FROM described WHERE id = 7;
+RESET sofort.direct_execution;
+SELECT attname, format_type(atttypid, atttypmod), attcollation::regcollation, attstorage, attnotnull
+	FROM pg_attribute WHERE attrelid = 'described_on'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT count(*) FROM pg_attribute a JOIN pg_attribute b USING (attname, atttypid, atttypmod, attcollation, attstorage, attnotnull, attlen, attalign)
+	WHERE a.attrelid = 'described_on'::regclass AND b.attrelid = 'described_off'::regclass AND a.attnum > 0;
+TABLE described_on EXCEPT TABLE described_off;
+RESET enable_seqscan;
+DROP TABLE described, described_on, described_off;
+
 SELECT sofort_test.disarm('exec-direct');
 SELECT sofort.verify('direct');
 DROP TABLE child, direct, parts, changes;

@@ -42,6 +42,7 @@
 #include "sofort/compat/tableam.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/tableam/tableam.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -551,16 +552,47 @@ is_whole_row(const List *targetlist, TupleDesc desc)
 	return true;
 }
 
+/*
+ * The descriptor of the result, which is columns of the table: its own tells what is to be
+ * looked up for each column otherwise.
+ */
+static TupleDesc
+result_desc(List *targetlist, TupleDesc table)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(list_length(targetlist));
+	AttrNumber	i = 0;
+	ListCell   *lc;
+
+	foreach(lc, targetlist)
+	{
+		const TargetEntry *entry = lfirst_node(TargetEntry, lc);
+		const Var  *var = castNode(Var, entry->expr);
+		Form_pg_attribute att = TupleDescAttr(table, var->varattno - 1);
+
+		if (var->vartype != att->atttypid || var->vartypmod != att->atttypmod ||
+			var->varcollid != att->attcollation)
+			return ExecCleanTypeFromTL(targetlist);
+		TupleDescCopyEntry(desc, ++i, table, var->varattno);
+		att = TupleDescAttr(desc, i - 1);
+		if (entry->resname == NULL)
+			memset(NameStr(att->attname), 0, NAMEDATALEN);
+		else if (strcmp(entry->resname, NameStr(att->attname)) != 0)
+			namestrcpy(&att->attname, entry->resname);
+	}
+	return desc;
+}
+
 static void
 start_select(DirectState *d, QueryDesc *query)
 {
-	const List *targetlist = d->scan->scan.plan.targetlist;
+	List	   *targetlist = d->scan->scan.plan.targetlist;
+	TupleDesc	table = RelationGetDescr(d->css.ss.ss_currentRelation);
 	ListCell   *lc;
 	int			i = 0;
 
-	query->tupDesc = ExecCleanTypeFromTL(unconstify(List *, targetlist));
+	query->tupDesc = result_desc(targetlist, table);
 	d->css.ss.ps.ExecProcNode = direct_select;
-	if (is_whole_row(targetlist, RelationGetDescr(d->css.ss.ss_currentRelation)))
+	if (is_whole_row(targetlist, table))
 		return;
 	d->result = ExecInitExtraTupleSlot(query->estate, query->tupDesc, &TTSOpsVirtual);
 	d->source = palloc(Max(list_length(targetlist), 1) * sizeof(AttrNumber));
