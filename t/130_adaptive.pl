@@ -6,6 +6,8 @@ use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
 use SofortNode;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -279,6 +281,16 @@ sql('CREATE TABLE hybrid (a int) USING sofort; INSERT INTO hybrid SELECT generat
 $node->restart;
 ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), 'hybrid: recovery ends');
 is(sql(q{SELECT placement, status FROM sofort.indexes WHERE index = 'hybrid_a'::regclass}), 'hybrid|ready', 'and the index is there');
+
+# Many small indexes that do not pay, where no processor is ever idle: not one of them a second
+workers(0);
+sql(join(';', map { "CREATE TABLE tiny$_ (a int PRIMARY KEY) USING sofort; INSERT INTO tiny$_ VALUES (1)" } 1 .. 200));
+$node->kill9;
+$node->start;
+my @hogs = map { IPC::Run::start([ $^X, '-e', 'alarm 90; 1 while 1' ]) } 1 .. 2 * (grep { /^processor/ } split /\n/, slurp_file('/proc/cpuinfo'));
+workers(1);
+ok($node->wait_until(q{SELECT count(*) = 200 FROM sofort.indexes WHERE index::text LIKE 'tiny%' AND status = 'ready'}), 'a busy machine: many small indexes are rebuilt');
+$_->kill_kill foreach @hogs;
 $node->stop;
 
 done_testing();

@@ -23,6 +23,9 @@
 
 #define SLOWEST_STEP_MILLISECONDS	1000
 
+/* A turn goes on with small indexes for so much processor time. */
+#define TURN_SECONDS				0.02
+
 /*
  * A worker keeps normal priority for so long after an index was urgent, because the next
  * one may be urgent, too.
@@ -180,18 +183,21 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 
 /*
  * May work that does not pay be done now?  Yes in idle time, and one step a second in any
- * case, or a server that is always busy would never finish.
+ * case, or a server that is always busy would never finish.  A step is a turn, so that
+ * thousands of small indexes are not rebuilt one a second.
  */
 static bool
 may_work_in_idle_time(void)
 {
 	static TimestampTz last = 0;
+	static double began;
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (!recovery_processor_is_idle() &&
+	if (!recovery_processor_is_idle() && now >= last &&
 		!TimestampDifferenceExceeds(last, now, SLOWEST_STEP_MILLISECONDS))
-		return false;
+		return recovery_processor_seconds() < began + TURN_SECONDS;
 	last = now;
+	began = recovery_processor_seconds();
 	return true;
 }
 

@@ -152,6 +152,9 @@ extern void recovery_after_search(pg_atomic_uint64 *searched);
 /* What is done between pause = true and false does not count as part of the search. */
 extern void recovery_pause_search(bool pause);
 
+/* Processor time of this process */
+extern double recovery_processor_seconds(void);
+
 /* ---- gate.c ---- */
 
 /* At the start of the server: closed, for processes that are forked from now on. */

@@ -112,8 +112,8 @@ static double free_seconds;		/* what searches may take for nothing */
 static double last_seconds;		/* what the last one has taken */
 static bool uniqueness;			/* a uniqueness check searches, not a scan */
 
-static double
-processor_seconds(void)
+double
+recovery_processor_seconds(void)
 {
 	struct timespec t;
 
@@ -146,7 +146,7 @@ wait_for_share(bool (*complete) (void *arg), void *arg)
 void
 recovery_before_search(bool (*complete) (void *arg), void *arg)
 {
-	search_began = processor_seconds();
+	search_began = recovery_processor_seconds();
 	uniqueness = complete == NULL;
 	if (uniqueness)
 		return;
@@ -156,7 +156,7 @@ recovery_before_search(bool (*complete) (void *arg), void *arg)
 	if (free_seconds < last_seconds)
 	{
 		wait_for_share(complete, arg);
-		search_began = processor_seconds();
+		search_began = recovery_processor_seconds();
 	}
 }
 
@@ -168,9 +168,9 @@ void
 recovery_pause_search(bool pause)
 {
 	if (pause)
-		pause_began = processor_seconds();
+		pause_began = recovery_processor_seconds();
 	else
-		search_began += processor_seconds() - pause_began;
+		search_began += recovery_processor_seconds() - pause_began;
 }
 
 static void
@@ -186,7 +186,7 @@ count_seconds(pg_atomic_uint64 *microseconds, double seconds)
 void
 recovery_after_search(pg_atomic_uint64 *searched)
 {
-	double		ended = processor_seconds();
+	double		ended = recovery_processor_seconds();
 	double		seconds = Max(ended - search_began, 0);
 	uint64		now;
 	uint32		share;

@@ -38,6 +38,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "recovery_internal.h"
@@ -105,15 +106,21 @@ static bool functions_left = false;
 #define STEP_INDEXES_SEGMENT	16	/* indexes in the list for which a step has one segment
 									 * more */
 
-/* Limits for the use of one list of the indexes: rebuilt ones stay locked meanwhile */
+/*
+ * Limits for the use of one list of the indexes, in processor time (making the list takes
+ * some, too), and by the clock, because rebuilt indexes stay locked meanwhile
+ */
 #define LIST_INDEXES		64
-#define LIST_MILLISECONDS	100
+#define LIST_SECONDS		0.1
+#define LIST_MILLISECONDS	1000
 
 /* "nice" of a worker that lets queries go first: it cannot be taken back */
 #define WORKER_NICENESS	5
 
-/* While others have all that is left */
+/* While others have all that is left; longer, where it takes long to find that */
 #define IDLE_MILLISECONDS	50
+#define IDLE_FACTOR			10	/* times the list of the indexes, */
+#define IDLE_MOST_MILLISECONDS	1000
 
 /*
  * NULL while somebody has locked the table or the index exclusively: a prepared transaction
@@ -357,6 +364,7 @@ static StepResult
 work_on_indexes(RecoveryStructure *structures, int n, int hopeful, volatile Oid *index)
 {
 	TimestampTz began = GetCurrentTimestamp();
+	double		until = recovery_processor_seconds() + LIST_SECONDS;
 
 	for (int done = 0; done < hopeful && done < LIST_INDEXES; done++)
 	{
@@ -364,7 +372,8 @@ work_on_indexes(RecoveryStructure *structures, int n, int hopeful, volatile Oid 
 
 		if (result != STEP_GO_ON)
 			return done > 0 ? STEP_DONE : result;
-		if (TimestampDifferenceExceeds(began, GetCurrentTimestamp(), LIST_MILLISECONDS))
+		if (recovery_processor_seconds() >= until ||
+			TimestampDifferenceExceeds(began, GetCurrentTimestamp(), LIST_MILLISECONDS))
 			break;
 	}
 	return STEP_DONE;
@@ -455,9 +464,22 @@ step(void)
 	return result;
 }
 
+/* Nothing was found to do, and that took from "began" until now. */
+static void
+wait_while_idle(TimestampTz began)
+{
+	long		took = TimestampDifferenceMilliseconds(began, GetCurrentTimestamp());
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(Max(IDLE_FACTOR * took, IDLE_MILLISECONDS), IDLE_MOST_MILLISECONDS),
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+}
+
 static void
 rebuild_database(Datum arg)
 {
+	TimestampTz began;
 	StepResult	result;
 	Oid			db_oid;
 
@@ -470,8 +492,12 @@ rebuild_database(Datum arg)
 	if (for_functions)
 		pqsignal(SIGTERM, die);
 	BackgroundWorkerInitializeConnectionByOid(db_oid, InvalidOid, BGWORKER_BYPASS_ALLOWCONN);
-	while ((result = step()) != STEP_NOTHING_LEFT)
+	for (;;)
 	{
+		began = GetCurrentTimestamp();
+		result = step();
+		if (result == STEP_NOTHING_LEFT)
+			break;
 		recovery_check_shutdown();
 		if (result == STEP_REPLACE)
 		{
@@ -484,11 +510,7 @@ rebuild_database(Datum arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		if (result == STEP_IDLE)
-		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-							 IDLE_MILLISECONDS, PG_WAIT_EXTENSION);
-			ResetLatch(MyLatch);
-		}
+			wait_while_idle(began);
 	}
 
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
