@@ -95,6 +95,19 @@ SELECT renew('fourth');
 SELECT count(*) FROM e WHERE s <> repeat('fourth', 8) || id % 200;
 SELECT * FROM sofort.verify('e');
 
+-- memory that TRUNCATE has given back does not count
+BEGIN;
+CREATE TABLE f (id int, s text) USING sofort;
+DO $$
+BEGIN
+    FOR r IN 1 .. 20 LOOP
+        TRUNCATE f;
+        INSERT INTO f SELECT i, repeat('text ', 8) || i % 500 FROM generate_series(1, 3000) i;
+    END LOOP;
+END $$;
+COMMIT;
+SELECT dram_bytes < 40000 FROM sofort.tables WHERE relation = 'f'::regclass;
+
 -- refusals
 SELECT sofort.set_dictionary_placement('e', 's', 'nowhere');
 SELECT sofort.set_dictionary_placement('e', 'missing', 'pmem');

@@ -498,6 +498,9 @@ registry_find_shared(StoreId id, StoreShared **shared)
 	return node == NULL || node->damage != NULL ? NULL : node->header;
 }
 
+/* What a store takes in DRAM as long as it has nothing else there */
+#define SHARED_BYTES	(sizeof(StoreShared) + sizeof(StoreNode))
+
 /* Volatile shared data, made at first use. */
 StoreShared *
 registry_attach(StoreNode *node)
@@ -527,7 +530,7 @@ registry_attach(StoreNode *node)
 		pg_atomic_init_u64(&shared->live, 0);
 		pg_atomic_init_u64(&shared->dead, 0);
 		pg_atomic_init_u64(&shared->settled, 0);
-		pg_atomic_init_u64(&shared->bytes_dram, sizeof(StoreShared) + sizeof(StoreNode));
+		pg_atomic_init_u64(&shared->bytes_dram, SHARED_BYTES);
 		stats_init(shared);
 		pg_write_barrier();
 		node->shared = shared;
@@ -629,6 +632,7 @@ registry_free_shared_data(StoreShared *shared)
 	pg_atomic_write_u32(&shared->retired_below, 0);
 	pg_atomic_write_u64(&shared->live, 0);
 	pg_atomic_write_u64(&shared->dead, 0);
+	pg_atomic_write_u64(&shared->bytes_dram, SHARED_BYTES);
 }
 
 /*
