@@ -58,6 +58,13 @@ ROLLBACK;
 SELECT count(*) FROM sofort.transactions WHERE pid = pg_backend_pid() AND state = 'active';
 DELETE FROM s_v WHERE id <= 1000;
 SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 's_v'::regclass;
+-- of several tables, the bytes are those of each (functions for one table look by themselves)
+CREATE TABLE s_v2 (id int PRIMARY KEY, t text) USING sofort;
+INSERT INTO s_v2 SELECT i, repeat('v', 5000) FROM generate_series(1, 100) i;
+CREATE TABLE s_v3 (id int) USING sofort;
+CREATE FUNCTION pg_temp.toast_bytes(r regclass) RETURNS bigint LANGUAGE sql AS $$ SELECT coalesce(sum(pg_total_relation_size(reltoastrelid)), 0) FROM pg_class WHERE oid = r AND reltoastrelid <> 0 $$;
+SELECT relation, pool_bytes > 0, pool_bytes + dram_bytes + pg_temp.toast_bytes(relation) = sofort.table_size(relation) AS same FROM sofort.tables WHERE relation IN ('s_v'::regclass, 's_v2'::regclass, 's_v3'::regclass) ORDER BY 1;
+DROP TABLE s_v2, s_v3;
 DROP TABLE s_v;
 SELECT stores - :before FROM sofort.pool;
 -- everything is described

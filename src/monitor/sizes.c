@@ -81,7 +81,7 @@ table_bytes(Relation rel)
 		return index_bytes(rel);
 	if (store == NULL)
 		return by_postgres(pg_table_size, RelationGetRelid(rel));
-	store_stats(store, &stats);
+	store_stats(store, NULL, &stats);
 	bytes = (int64) (stats.bytes_pool + stats.bytes_dram);
 	if (OidIsValid(rel->rd_rel->reltoastrelid))
 		bytes += by_postgres(pg_total_relation_size, rel->rd_rel->reltoastrelid);

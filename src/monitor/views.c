@@ -182,6 +182,27 @@ open_visible_table(Oid relid)
 	return NULL;
 }
 
+/* Of a query that asks for one table after the other */
+typedef struct TableInfoState
+{
+	HTAB	   *bytes;			/* of all stores, when it had asked for one */
+} TableInfoState;
+
+static HTAB *
+bytes_of_stores(FmgrInfo *flinfo)
+{
+	TableInfoState *state = flinfo->fn_extra;
+
+	if (state == NULL)
+	{
+		flinfo->fn_extra = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(TableInfoState));
+		return NULL;
+	}
+	if (state->bytes == NULL)
+		state->bytes = store_bytes_of_all(flinfo->fn_mcxt);
+	return state->bytes;
+}
+
 Datum
 sofort_table_info(PG_FUNCTION_ARGS)
 {
@@ -200,7 +221,7 @@ sofort_table_info(PG_FUNCTION_ARGS)
 		memset(nulls, true, sizeof(nulls));
 	else
 	{
-		store_stats(store, &stats);
+		store_stats(store, bytes_of_stores(fcinfo->flinfo), &stats);
 		values[0] = Int64GetDatum((int64) store_id_of(store));
 		values[1] = Int64GetDatum((int64) stats.live);
 		values[2] = Int64GetDatum((int64) stats.dead);

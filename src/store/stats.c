@@ -102,6 +102,47 @@ add_allocation(void *arg, PMPtr target, Size size, StoreId owner)
 	*(uint64 *) arg += size;
 }
 
+typedef struct OwnerBytes
+{
+	StoreId		owner;			/* key */
+	uint64		bytes;
+} OwnerBytes;
+
+static void
+add_to_owner(void *arg, PMPtr target, Size size, StoreId owner)
+{
+	bool		found;
+	OwnerBytes *entry = hash_search(arg, &owner, HASH_ENTER, &found);
+
+	entry->bytes = (found ? entry->bytes : 0) + size;
+}
+
+HTAB *
+store_bytes_of_all(MemoryContext context)
+{
+	HASHCTL		control = {.keysize = sizeof(StoreId),.entrysize = sizeof(OwnerBytes),.hcxt = context};
+	HTAB	   *all = hash_create("sofort bytes of stores", 1024, &control,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+
+	pm_visit_allocations(~UINT64CONST(0), add_to_owner, all);
+	return all;
+}
+
+static uint64
+bytes_of(StoreId id, HTAB *all)
+{
+	uint64		bytes = 0;
+
+	if (all != NULL)
+	{
+		const OwnerBytes *entry = hash_search(all, &id, HASH_FIND, NULL);
+
+		return entry == NULL ? 0 : entry->bytes;
+	}
+	pm_visit_allocations(id, add_allocation, &bytes);
+	return bytes;
+}
+
 /* A counter that undershot (it is an estimate) reads as 0. */
 static uint64
 read_counter(pg_atomic_uint64 *counter)
@@ -112,15 +153,14 @@ read_counter(pg_atomic_uint64 *counter)
 }
 
 void
-store_stats(StoreHeader *header, StoreStats *stats)
+store_stats(StoreHeader *header, HTAB *all, StoreStats *stats)
 {
 	StoreNode  *node = registry_find_id(store_id_of(header));
 	StoreShared *shared = node == NULL ? NULL : registry_attach(node);
 
 	memset(stats, 0, sizeof(StoreStats));
 	stats->nblocks = (BlockNumber) store_block_count(header);
-	stats->bytes_pool = pm_allocated_size(pm_ptr(header));
-	pm_visit_allocations(store_id_of(header), add_allocation, &stats->bytes_pool);
+	stats->bytes_pool = pm_allocated_size(pm_ptr(header)) + bytes_of(store_id_of(header), all);
 	if (shared == NULL)
 		return;
 	stats->live = read_counter(&shared->live);

@@ -28,6 +28,7 @@
 #include "sofort/pmem/layout.h"
 #include "sofort/txn/words.h"
 #include "storage/itemptr.h"
+#include "utils/hsearch.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
@@ -596,7 +597,12 @@ typedef struct StoreStats
 	BlockNumber nblocks;
 } StoreStats;
 
-extern void store_stats(StoreHeader *header, StoreStats *stats);
+/*
+ * To find what one store has in the pool, all of the pool is looked at.  Who asks for many
+ * stores does that once, and hands on the result; else NULL.
+ */
+extern HTAB *store_bytes_of_all(MemoryContext context);
+extern void store_stats(StoreHeader *header, HTAB *all, StoreStats *stats);
 
 /* The estimates of rows alone: cheap, for the planner. */
 extern void store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead);
