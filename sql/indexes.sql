@@ -258,21 +258,23 @@ SELECT pg_temp.in_order('a = 5 AND b < 900 AND c = ANY (''{2,NULL,1,1}''::bigint
 SELECT pg_temp.in_order('a > 5 AND c = ANY (''{4,0}'')', '(a, -b)', '>=');
 SELECT pg_temp.in_order('a > 5 AND b = ANY (''{4,700,3}'') AND c IS NOT NULL', '(a, -b)', '>=');
 SELECT pg_temp.in_order('a = ANY (''{7,3}'') AND b = ANY (''{4,700,3}'')', '(a, -b)', '>=');
+SELECT pg_temp.in_order('a = ANY (ARRAY(SELECT generate_series(-20, 7, 2))) AND b = ANY (ARRAY(SELECT generate_series(0, 2000, 3))) AND c = ANY (''{1,3,NULL,5}''::bigint[])', '(a, -b, c)', '>=');
+SELECT pg_temp.in_order('a = ANY (ARRAY(SELECT generate_series(0, 40))) AND t = ANY (ARRAY(SELECT ''text '' || i FROM generate_series(1, 100) i)) AND c = ANY (ARRAY(SELECT generate_series(1, 5)))', '(a, t, -c, b)', '>=', 's_arrays_t');
 SELECT pg_temp.in_order('a = 3 AND t > ''text 2'' AND c = ANY (''{3,5,1}'') AND b > 10', '(t, -c, b)', '>=', 's_arrays_t');
 SELECT pg_temp.in_order('a = 3 AND t = ANY (''{text 5,text 1}'') AND c < 5', '(t, -c, b)', '>=', 's_arrays_t');
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b < 900 AND c IN (1, 2) ORDER BY b DESC LIMIT 8) x;
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b > 100 AND c IN (1, 2) ORDER BY b LIMIT 8) x;
 RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_sort;
--- several arrays: combinations without an entry can be interrupted, too
+-- several arrays: not far more ranges than the index has entries
 CREATE TABLE s_combinations (a int, b int) USING sofort;
 CREATE INDEX ON s_combinations USING sofort_index (a, b);
 INSERT INTO s_combinations SELECT 0, -i FROM generate_series(1, 2000) i; ANALYZE s_combinations;
-SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = '300ms';
-SELECT clock_timestamp() AS began \gset
+SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = '20s';
 SELECT count(*) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(1, 20000))) AND b = ANY (ARRAY(SELECT generate_series(1, 20000)));
+SELECT count(*), min(b) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(-10000, 10000))) AND b = ANY (ARRAY(SELECT generate_series(-10000, 10000, 3)));
 RESET enable_bitmapscan; SET enable_indexscan = off; SET enable_indexonlyscan = off;
 SELECT count(*) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(1, 20000))) AND b = ANY (ARRAY(SELECT generate_series(1, 20000)));
-SELECT clock_timestamp() - :'began' < interval '10 s' AS at_once;
+SELECT count(*), min(b) FROM s_combinations WHERE a = ANY (ARRAY(SELECT generate_series(-10000, 10000))) AND b = ANY (ARRAY(SELECT generate_series(-10000, 10000, 3)));
 RESET statement_timeout; RESET enable_seqscan; RESET enable_indexscan; RESET enable_indexonlyscan;
 -- several conditions on one column: one of them gives the ranges
 SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = '20s';

@@ -70,6 +70,17 @@ SELECT same('SELECT count(*), sum(id) FROM %s WHERE n IS NULL', false);
 SELECT same('SELECT count(*), sum(id) FROM %s WHERE f = ANY (''{0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,42,44,46,48,50,52,54,56,58,60,62,64,66,68,70,72,74,76,78,1000,4}'')');
 SELECT same('SELECT count(*), sum(id) FROM %s WHERE f = ANY (''{3,50,7}'') AND id = ANY (ARRAY(SELECT generate_series(1, 20000, 3)))', false);
 SELECT same('SELECT count(*), sum(id) FROM %s WHERE f = ANY (''{}'') AND id > 5000', false);
+-- more combinations of two arrays than the index has entries
+CREATE TABLE arrays (f int, id int) USING sofort;
+INSERT INTO arrays SELECT f, id FROM t;
+CREATE INDEX arrays_f_id ON arrays USING sofort_index (f, id);
+ANALYZE arrays;
+SELECT array_agg(DISTINCT i % 100) AS f, array_agg(i) AS id FROM generate_series(1, 60000, 7) i WHERE i % 100 < 50 \gset
+SELECT count(*), sum(id), min(f), max(f) FROM arrays WHERE f = ANY (:'f') AND id = ANY (:'id');
+SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_seqscan = on;
+SELECT count(*), sum(id), min(f), max(f) FROM arrays WHERE f = ANY (:'f') AND id = ANY (:'id');
+SET enable_indexscan = on; SET enable_indexonlyscan = on; SET enable_seqscan = off;
+DROP TABLE arrays;
 -- a predicate
 SELECT same('SELECT count(*), sum(id), min(d), max(d) FROM %s WHERE f < 50 AND d > ''2021-01-01''');
 -- in order, in both directions

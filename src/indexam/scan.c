@@ -438,6 +438,8 @@ next_match(ScanState *so, ScanDirection dir)
 		return NULL;
 	if (!so->positioned)
 	{
+		if (!so->ranges_chosen)
+			scan_choose_ranges(so);
 		so->combination = 0;
 		scan_first_elements(so, dir);
 		so->started = so->narrays > 0 ? false : so->started;

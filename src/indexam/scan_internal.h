@@ -101,6 +101,7 @@ typedef struct ScanState
 	ScanKeyData *key_copies;
 	int			narrays;
 	ScanArray  *arrays;
+	bool		ranges_chosen;	/* arrays that are left have one for each element */
 	MemoryContext array_context;	/* made when needed, reset by rescan */
 	bool		never;			/* no row can match */
 
@@ -147,6 +148,9 @@ extern MemoryContext scan_array_context(ScanState *so);
 /* ---- scan_keys.c ---- */
 extern void scan_set_keys(IndexScanDesc scan, ScanState *so);
 
+/* Before the first range: which arrays have one for each element. */
+extern void scan_choose_ranges(ScanState *so);
+
 /* For values of one entry while it is looked at; its user resets it. */
 extern MemoryContext scan_row_context(ScanState *so);
 
@@ -163,6 +167,9 @@ extern bool scan_entry_matches(ScanState *so, const uint8 *entry);
  * else at the end of the range.
  */
 extern bool parallel_seize(ScanState *so, bool *at_fence, Fence *fence);
+
+/* How many arrays have ranges: what the first process says goes for all. */
+extern int	parallel_agree(ScanState *so, int narrays);
 
 /* The next one begins at this entry; NULL: there is none. */
 extern void parallel_release(ScanState *so, const uint8 *next);

@@ -16,6 +16,13 @@
 
 #include "scan_internal.h"
 
+/*
+ * So many combinations of array elements have a range each, whatever the index; and one
+ * for so many entries: finding a range takes as long as checking some entries.
+ */
+#define MANY_RANGES			1024
+#define ENTRIES_OF_RANGE	4
+
 typedef struct ElementOrder
 {
 	FmgrInfo	compare;
@@ -214,6 +221,55 @@ set_array_key(ScanState *so, int number)
 	return possible;
 }
 
+/* As many of the first arrays as have few enough combinations; at least one */
+static int
+arrays_with_ranges(ScanState *so)
+{
+	uint64		entries = so->keys.tree != NULL ? tree_entries(so->keys.tree) : 0;
+	uint64		limit = Max(MANY_RANGES, entries / ENTRIES_OF_RANGE);
+	uint64		ranges = so->arrays[0].n;
+	int			i;
+
+	for (i = 1; i < so->narrays; i++)
+	{
+		if (ranges > limit / so->arrays[i].n)
+			break;
+		ranges *= so->arrays[i].n;
+	}
+	return i;
+}
+
+/*
+ * Of several arrays, those that would make far more ranges than there are entries are
+ * checked row by row.  They are the last ones, so that rows still come in index order.
+ * Before the first range is read: all processes of a parallel scan must agree.
+ */
+void
+scan_choose_ranges(ScanState *so)
+{
+	MemoryContext old;
+	int			n;
+	int			i;
+
+	so->ranges_chosen = true;
+	if (so->narrays < 2)
+		return;
+	n = arrays_with_ranges(so);
+	if (so->parallel != NULL)
+		n = parallel_agree(so, n);
+	old = MemoryContextSwitchTo(scan_array_context(so));
+	for (i = n; i < so->narrays; i++)
+	{
+		ScanArray  *array = &so->arrays[i];
+		ScanCondition *condition = &so->conditions[array->condition];
+
+		set_members(so, condition, array->elements, array->n, condition->key->sk_subtype,
+					so->keys.format.columns[condition->column].desc);
+	}
+	MemoryContextSwitchTo(old);
+	so->narrays = n;
+}
+
 /* Copies scan->keyData, because arrays change the conditions. */
 void
 scan_set_keys(IndexScanDesc scan, ScanState *so)
@@ -224,6 +280,7 @@ scan_set_keys(IndexScanDesc scan, ScanState *so)
 		MemoryContextReset(so->array_context);
 	so->nconditions = scan->numberOfKeys;
 	so->narrays = 0;
+	so->ranges_chosen = false;
 	so->never = false;
 	for (i = 0; i < so->nconditions; i++)
 	{

@@ -26,6 +26,7 @@ struct ParallelScan
 	slock_t		mutex;
 	bool		seized;			/* somebody reads a leaf */
 	bool		at_fence;		/* else at the end of the range */
+	int			narrays;		/* with ranges; 0: nobody has said yet */
 	uint64		combination;	/* the combination that is being read; those before are done */
 	Size		tuple_size;		/* of the fence; 0: it has none */
 	ConditionVariable released;
@@ -47,6 +48,7 @@ am_init_parallel_scan(void *target)
 	SpinLockInit(&p->mutex);
 	ConditionVariableInit(&p->released);
 	p->seized = p->at_fence = false;
+	p->narrays = 0;
 	p->combination = 0;
 	p->tuple_size = 0;
 }
@@ -58,8 +60,22 @@ am_parallel_rescan(IndexScanDesc scan)
 
 	SpinLockAcquire(&p->mutex);
 	p->seized = p->at_fence = false;
+	p->narrays = 0;
 	p->combination = 0;
 	SpinLockRelease(&p->mutex);
+}
+
+int
+parallel_agree(ScanState *so, int narrays)
+{
+	ParallelScan *p = so->parallel;
+
+	SpinLockAcquire(&p->mutex);
+	if (p->narrays == 0)
+		p->narrays = narrays;
+	narrays = p->narrays;
+	SpinLockRelease(&p->mutex);
+	return narrays;
 }
 
 /* Nobody else touches it while it is seized. */
