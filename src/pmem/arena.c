@@ -61,6 +61,8 @@ arena_reserve(PoolRefusal *why)
 	if (raw + ARENA_ALIGN > base)
 		munmap(base + size, raw + ARENA_ALIGN - base);
 	(void) madvise(base, size, MADV_DONTDUMP);
+	/* the kernel follows this where shmem_enabled (transparent_hugepage) is "advise" */
+	(void) madvise(base, size, MADV_HUGEPAGE);
 	arena_base = base;
 	arena_size = size;
 	return true;
