@@ -150,6 +150,30 @@ fill_inline(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 	return strange;
 }
 
+/* True: some versions have no value any more (VACUUM has freed it), or a damaged field. */
+static bool
+fill_references(const AttrPlan *a, const char *p, int n, Datum *values, uint8 *state)
+{
+	bool		strange = false;
+	int			i;
+
+	for (i = 0; i < n; i++, p += a->stride)
+	{
+		PMPtr		reference = *(const volatile PMPtr *) p;
+
+		if (state[i] != STORE_VALUE)
+			continue;
+		if (reference != PM_NULL)
+			values[i] = PointerGetDatum(a->chunk0 ? varlena_deref(reference) : pm_deref(reference));
+		else
+		{
+			state[i] = STORE_NO_ROW;
+			strange = true;
+		}
+	}
+	return strange;
+}
+
 /* True: some rows that were not known to be free have what is no value. */
 static bool
 fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datum *values,
@@ -182,11 +206,7 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 		case ATTR_INLINE:
 			return fill_inline(a, attr, p, n, values, state);
 		case ATTR_POINTER:
-			for (i = 0; i < n; i++, p += stride)
-				if (state[i] == STORE_VALUE)
-					values[i] = PointerGetDatum(a->chunk0 ? varlena_deref(*(const PMPtr *) p) :
-												pm_deref(*(const PMPtr *) p));
-			break;
+			return fill_references(a, p, n, values, state);
 		case ATTR_CODE1_2:
 		case ATTR_CODE1_4:
 		case ATTR_CODE:
@@ -197,9 +217,26 @@ fill_values(const AttrPlan *a, const ShapeAttr *attr, const char *p, int n, Datu
 	return false;
 }
 
+/* What is wrong with a field that is not NULL, or NULL */
+static const char *
+field_problem(const AttrPlan *a, const ShapeAttr *attr, const char *p)
+{
+	switch ((AttrKind) a->kind)
+	{
+		case ATTR_INLINE:
+			return is_inline_value(p, attr->width) ? NULL : "a value is longer than its field";
+		case ATTR_POINTER:
+			return *(const PMPtr *) p != PM_NULL ? NULL : "a row has lost a value";
+		default:
+			return code_get(p, attr->width) < pm_vector_count(&a->dictionary->values) ? NULL :
+				"a row has a code that its dictionary does not have";
+	}
+}
+
 /*
- * A version whose code the dictionary does not have, or whose short text is none: its index
- * entry would not be found.  Free rows, and those that were undone, may have anything.
+ * A version without a value, or whose code the dictionary does not have, or whose short text
+ * is none: its index entry would not be found.  Free rows, and those that were undone, may
+ * have anything.
  */
 static void
 refuse_damaged(StoreDesc *store, BlockHeader *block, BlockNumber number, const ShapePlan *plan,
@@ -212,6 +249,7 @@ refuse_damaged(StoreDesc *store, BlockHeader *block, BlockNumber number, const S
 	for (ref.index = 0; ref.index < block->capacity; ref.index++, ref.row++)
 	{
 		const char *p = (const char *) block + a->offset + (Size) ref.index * a->stride;
+		const char *problem;
 
 		if (state[ref.index] != STORE_NO_ROW)
 			continue;
@@ -221,13 +259,10 @@ refuse_damaged(StoreDesc *store, BlockHeader *block, BlockNumber number, const S
 			continue;
 		/* it may have been written since; now its fields do not change any more */
 		pg_read_barrier();
-		if (attr_is_null(plan, a, &ref) ||
-			(a->kind == ATTR_INLINE ? is_inline_value(p, attr->width) :
-			 code_get(p, attr->width) < pm_vector_count(&a->dictionary->values)))
+		if (attr_is_null(plan, a, &ref) || (problem = field_problem(a, attr, p)) == NULL)
 			continue;
 		if (root_is_wanted(store, &ref, store_cached_horizon(true), PG_UINT64_MAX))
-			pm_damaged(a->kind == ATTR_INLINE ? "a value is longer than its field" :
-					   "a row has a code that its dictionary does not have");
+			pm_damaged(problem);
 	}
 }
 
@@ -372,6 +407,30 @@ store_values_freed(StoreDesc *store)
 	return store->shared->values_freed;
 }
 
+/* Has VACUUM freed the value that a dead root had in this column? */
+static bool
+value_is_gone(StoreDesc *store, const RowRef *ref, int att)
+{
+	const ShapePlan *plan = plan_get(store, ref->block->shape);
+	const AttrPlan *a = &plan->plan[att];
+
+	return a->kind == ATTR_POINTER && !attr_is_null(plan, a, ref) &&
+		*(const PMPtr *) ((const char *) ref->block + a->offset + (Size) ref->index * a->stride) == PM_NULL;
+}
+
+/*
+ * In a table whose chains do not differ an index may still be younger than the end of a
+ * whole chain, and has no entry of it.
+ */
+static bool
+root_has_all(StoreDesc *store, const RowRef *root, const int *atts, int natts)
+{
+	for (int i = 0; i < natts; i++)
+		if (value_is_gone(store, root, atts[i]))
+			return false;
+	return true;
+}
+
 void
 store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Datum *values,
 				   bool *isnull)
@@ -384,7 +443,8 @@ store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Da
 		elog(ERROR, "sofort store " UINT64_FORMAT ": row " UINT64_FORMAT " has no storage",
 			 store->id, root);
 	at = top;
-	if (store_chains_differ(store) && store_chain_newest(store, &top, &at))
+	if ((store_chains_differ(store) || unlikely(!root_has_all(store, &top, atts, natts))) &&
+		store_chain_newest(store, &top, &at))
 	{
 		while (at.row != root && WORD_TAG(word_read(&at.words->begin)) == WORD_TAG_ABORTED)
 			if (!store_chain_older(store, &at, &at))
@@ -395,8 +455,8 @@ store_chain_values(StoreDesc *store, uint64 root, const int *atts, int natts, Da
 }
 
 /*
- * May the value that a version has in this column change?  The code of a dead root may get
- * another value, if its value was freed while no index referred to the column.
+ * May the value that a version has in this column change, or is it gone?  What a dead root
+ * had may be freed while no index refers to the column; its code may get another value.
  */
 static bool
 value_may_go(StoreDesc *store, const RowRef *ref, int att)
@@ -405,6 +465,8 @@ value_may_go(StoreDesc *store, const RowRef *ref, int att)
 	const AttrPlan *a = &plan->plan[att];
 	const char *p = (const char *) ref->block + a->offset + (Size) ref->index * a->stride;
 
+	if (value_is_gone(store, ref, att))
+		return true;
 	if ((a->kind != ATTR_CODE && a->kind != ATTR_CODE1_2 && a->kind != ATTR_CODE1_4) ||
 		attr_is_null(plan, a, ref))
 		return false;

@@ -34,6 +34,14 @@ references_free(ReferenceBatch *batch)
 	batch->n = 0;
 }
 
+static void
+note_reference(ReferenceBatch *batch, PMPtr *field)
+{
+	if (batch->n == lengthof(batch->link))
+		references_free(batch);
+	batch->link[batch->n++] = field;
+}
+
 /*
  * Notes the values by reference of an EMPTY row, which are to be freed: after a quarantine,
  * or where a crash or an ERROR left a half-filled row.  Frees some of them now, the rest
@@ -49,11 +57,27 @@ row_note_references(ReferenceBatch *batch, const ShapePlan *plan, const RowRef *
 		PMPtr	   *field = (PMPtr *) ((char *) ref->block + plan->ref_offset[i] +
 									   (Size) ref->index * plan->ref_stride[i]);
 
-		if (*field == PM_NULL)
-			continue;
-		if (batch->n == lengthof(batch->link))
-			references_free(batch);
-		batch->link[batch->n++] = field;
+		if (*field != PM_NULL)
+			note_reference(batch, field);
+	}
+}
+
+/*
+ * The same of a dead root that keeps its slot: the values that nobody reads any more, of
+ * columns to which no index refers.
+ */
+void
+row_note_unread_references(ReferenceBatch *batch, const ShapeHeader *s, const RowRef *ref,
+						   const Bitmapset *key_columns)
+{
+	for (int k = 0; k < s->ncolumns; k++)
+	{
+		const ShapeColumn *c = &s->columns[k];
+		PMPtr	   *field = (PMPtr *) ((char *) ref->block + c->offset + (Size) ref->index * c->stride);
+
+		if (c->encoding == ENCODING_REFERENCE && *field != PM_NULL &&
+			!bms_is_member(c->column, key_columns))
+			note_reference(batch, field);
 	}
 }
 

@@ -161,12 +161,34 @@ prune_root(StoreDesc *store, const RowRef *ref, TxnVersionState state, uint64 ho
 	return false;
 }
 
+Bitmapset *
+store_key_columns(Relation rel, StoreDesc *store)
+{
+	Bitmapset  *indexed = compat_indexed_attrs(rel);
+	bool		whole_row = bms_is_member(-FirstLowInvalidHeapAttributeNumber, indexed);
+	Bitmapset  *columns = NULL;
+
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
+		int			column = compat_is_stored(att) ? column_find(store->header, att) : -1;
+
+		if (column >= 0 &&
+			(whole_row || bms_is_member(att->attnum - FirstLowInvalidHeapAttributeNumber, indexed)))
+			columns = bms_add_member(columns, column);
+	}
+	bms_free(indexed);
+	return columns;
+}
+
 void
 store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
-				  StorePruneResult *result)
+				  const Bitmapset *key_columns, StorePruneResult *result)
 {
 	BlockHeader *b = store_block(store, block);
 	bool		counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
+	ReferenceBatch unread = {.owner = store->id,.n = 0};
+	const ShapeHeader *shape;
 	BlockCursor cursor;
 	uint32		i;
 
@@ -175,6 +197,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		return;
 	pm_read_miss(1);
 	space_before_free(store, block);
+	shape = shape_get(store->header, b->shape);
 	store_cursor_init(&cursor);
 	for (i = 0; i < b->capacity; i++)
 	{
@@ -202,10 +225,13 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		is_needed = state != VERSION_DEAD && state != VERSION_ABORTED;
 		keeps_key = is_root && prune_root(store, &ref, state, horizon, result);
 		if (counting && (is_needed || keeps_key))
-			dictionary_mark_row(store->shared, shape_get(store->header, b->shape), &ref,
-								!is_needed);
+			dictionary_mark_row(store->shared, shape, &ref, !is_needed);
 		if (is_root)
+		{
+			if (keeps_key && state == VERSION_DEAD)
+				row_note_unread_references(&unread, shape, &ref, key_columns);
 			continue;
+		}
 		if (state == VERSION_ABORTED)
 		{
 			/*
@@ -222,6 +248,8 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 				result->nfreed++;
 		}
 	}
+	references_free(&unread);
+	SOFORT_STOP("store-unread-freed");
 	stats_end_of_xact();
 }
 

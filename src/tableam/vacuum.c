@@ -44,6 +44,7 @@ typedef struct VacuumState
 	BufferAccessStrategy strategy;
 	TransactionId oldest_xmin;	/* for the report; "horizon" decides */
 	uint64		horizon;
+	Bitmapset  *key_columns;	/* columns to which indexes refer */
 	bool		index_vacuum;	/* INDEX_CLEANUP */
 	int			nindexes;
 	Relation   *indexes;
@@ -91,6 +92,9 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->horizon = txn_horizon(rel);
 	store_lock_roots(rel);
 	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
+	/* the values of columns without an index go: no crash may bring back one whose drop was seen */
+	txn_flush_seen_commits();
+	vac->key_columns = store_key_columns(rel, vac->store);
 	store_vacuum_begin(rel, vac->store, indexes_are_complete(vac));
 	vac->nblocks = store_tid_blocks(vac->store);
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
@@ -248,7 +252,7 @@ cleanup_indexes(VacuumState *vac)
 static void
 prune_block(VacuumState *vac, BlockNumber block, StorePruneResult *result)
 {
-	store_prune_block(vac->rel, vac->store, block, vac->horizon, result);
+	store_prune_block(vac->rel, vac->store, block, vac->horizon, vac->key_columns, result);
 	for (int i = 0; i < result->ndead; i++)
 	{
 		if (vac->ndead == 0 ||

@@ -398,15 +398,39 @@ change_with_table(const TxnRow *r, uint64 from, uint64 to, uint64 mark, LockTupl
  * ------------------------------------------------------------------------
  */
 
-static TM_Result
-fail_claim(const TxnRow *r, TM_Result result, TransactionId xmax, CommandId cmax,
-		   TM_FailureData *tmfd)
+/* What one look at the row came to; the loops below repeat them. */
+typedef enum Attempt
 {
-	tmfd->xmax = xmax;
-	tmfd->cmax = cmax;
-	tmfd->traversed = false;
-	txn_forget_entry(r->store, r->row);
-	return result;
+	ATTEMPT_ENDED,				/* with a result */
+	ATTEMPT_AGAIN,				/* the row has changed meanwhile */
+	ATTEMPT_BLOCKED				/* somebody is in the way */
+} Attempt;
+
+/* Arguments of a claim, and what the last attempt found */
+typedef struct RowClaim
+{
+	const TxnRow *row;
+	CommandId	cid;
+	Snapshot	crosscheck;
+	uint64		word;			/* to put there */
+	LockTupleMode mode;
+	XLTW_Oper	oper;
+	bool		wait;
+	TM_FailureData *failure;
+	TM_Result	result;
+	TransactionId blocker;
+	Obstacle	obstacle;
+} RowClaim;
+
+static Attempt
+fail_claim(RowClaim *c, TM_Result result, TransactionId xmax, CommandId cmax)
+{
+	c->failure->xmax = xmax;
+	c->failure->cmax = cmax;
+	c->failure->traversed = false;
+	txn_forget_entry(c->row->store, c->row->row);
+	c->result = result;
+	return ATTEMPT_ENDED;
 }
 
 /*
@@ -456,105 +480,117 @@ any_locker(const TxnRow *r, uint64 end, const Obstacle *o)
 	return xid;
 }
 
+/* At a row that another transaction has ended. */
+static Attempt
+claim_ended(RowClaim *c, uint64 end)
+{
+	/* heap waits for lockers that stayed behind, too */
+	examine_beside(c->row, end, c->wait ? c->mode : LockTupleExclusive, &c->obstacle);
+	c->blocker = c->obstacle.xid;
+	if (c->wait ? !TransactionIdIsValid(c->blocker) : !c->obstacle.live)
+		return fail_claim(c, ended_result(end), txn_word_xid(end), InvalidCommandId);
+	if (!c->wait)
+		return fail_claim(c, TM_BeingModified, c->blocker, InvalidCommandId);
+	return ATTEMPT_BLOCKED;
+}
+
+/* At a row that another transaction in progress is ending. */
+static Attempt
+claim_ending(RowClaim *c, const WordView *e)
+{
+	c->blocker = view_waitable(e);
+	if (!c->wait)
+		return fail_claim(c, TM_BeingModified, c->blocker, InvalidCommandId);
+	examine_beside(c->row, e->word, c->mode, &c->obstacle);
+	return ATTEMPT_BLOCKED;
+}
+
+/* At a row that is current. */
+static Attempt
+claim_current(RowClaim *c, uint64 end)
+{
+	const TxnRow *r = c->row;
+	Obstacle   *o = &c->obstacle;
+
+	if (!c->wait)
+	{
+		examine_lockers(r, end, LockTupleExclusive, o);
+		if (o->live)
+			return fail_claim(c, TM_BeingModified, any_locker(r, end, o), InvalidCommandId);
+	}
+	if (c->crosscheck != InvalidSnapshot)
+	{
+		/* after all waiting, before anything changes */
+		examine_lockers(r, end, c->mode, o);
+		if (!TransactionIdIsValid(o->xid) &&
+			!txn_version_visible(r->store, r->row, r->words, c->crosscheck))
+			return fail_claim(c, TM_Updated, InvalidTransactionId, InvalidCommandId);
+	}
+	if (try_claim(r, end, c->word, c->mode, o))
+	{
+		c->result = TM_Ok;
+		return ATTEMPT_ENDED;
+	}
+	c->blocker = o->xid;
+	return TransactionIdIsValid(c->blocker) ? ATTEMPT_BLOCKED : ATTEMPT_AGAIN;
+}
+
+static Attempt
+attempt_claim(RowClaim *c)
+{
+	WordView	e;
+	RowOutcome	outcome = row_outcome(c->row->words, c->cid, &e);
+
+	memset(&c->obstacle, 0, sizeof(Obstacle));
+	switch (outcome)
+	{
+		case ROW_INVISIBLE:
+			return fail_claim(c, TM_Invisible, InvalidTransactionId, InvalidCommandId);
+		case ROW_SELF_MODIFIED:
+			return fail_claim(c, TM_SelfModified, (TransactionId) e.fxid, WORD_COMMAND(e.word));
+		case ROW_ENDED:
+			return claim_ended(c, e.word);
+		case ROW_ENDING:
+			return claim_ending(c, &e);
+		case ROW_UNDOING:
+			/* heap would not call this waiting */
+			(void) wait_for_undo(c->row, &e, LockWaitBlock, c->oper);
+			return ATTEMPT_AGAIN;
+		case ROW_OK:
+			break;
+	}
+	return claim_current(c, e.word);
+}
+
 TM_Result
 txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_flags, bool wait,
 			  TM_FailureData *tmfd)
 {
-	LockTupleMode mode = ender_mode(end_flags);
-	XLTW_Oper	oper = (end_flags & END_UPDATED) ? XLTW_Update : XLTW_Delete;
-	uint64		claim = txn_progress_word(cid) | end_flags;
+	RowClaim	c = {
+		.row = r,
+		.cid = cid,
+		.crosscheck = crosscheck,
+		.word = txn_progress_word(cid) | end_flags,
+		.mode = ender_mode(end_flags),
+		.oper = (end_flags & END_UPDATED) ? XLTW_Update : XLTW_Delete,
+		.wait = wait,
+		.failure = tmfd
+	};
 	bool		have_tuple_lock = false;
-	TM_Result	result;
+	Attempt		attempt;
 
 	restore_kept_locks(r);
-	for (;;)
+	while ((attempt = attempt_claim(&c)) != ATTEMPT_ENDED)
 	{
-		WordView	e;
-		Obstacle	o;
-		TransactionId xid;
-		RowOutcome	outcome = row_outcome(r->words, cid, &e);
-
-		memset(&o, 0, sizeof(o));
-		if (outcome == ROW_INVISIBLE)
-		{
-			result = fail_claim(r, TM_Invisible, InvalidTransactionId, InvalidCommandId, tmfd);
-			break;
-		}
-		if (outcome == ROW_SELF_MODIFIED)
-		{
-			result = fail_claim(r, TM_SelfModified, (TransactionId) e.fxid,
-								WORD_COMMAND(e.word), tmfd);
-			break;
-		}
-		if (outcome == ROW_ENDED)
-		{
-			/* heap waits for lockers that stayed behind, too */
-			examine_beside(r, e.word, wait ? mode : LockTupleExclusive, &o);
-			if (wait ? !TransactionIdIsValid(o.xid) : !o.live)
-			{
-				result = fail_claim(r, ended_result(e.word), txn_word_xid(e.word),
-									InvalidCommandId, tmfd);
-				break;
-			}
-		}
-		if (outcome == ROW_UNDOING)
-		{
-			/* heap would not call this waiting */
-			(void) wait_for_undo(r, &e, LockWaitBlock, oper);
+		if (attempt == ATTEMPT_AGAIN)
 			continue;
-		}
-		if (outcome == ROW_ENDING || outcome == ROW_ENDED)
-		{
-			xid = outcome == ROW_ENDING ? view_waitable(&e) : o.xid;
-			if (!wait)
-			{
-				result = fail_claim(r, TM_BeingModified, xid, InvalidCommandId, tmfd);
-				break;
-			}
-			if (outcome == ROW_ENDING)
-				examine_beside(r, e.word, mode, &o);
-		}
-		else
-		{
-			if (!wait)
-			{
-				examine_lockers(r, e.word, LockTupleExclusive, &o);
-				if (o.live)
-				{
-					result = fail_claim(r, TM_BeingModified, any_locker(r, e.word, &o),
-										InvalidCommandId, tmfd);
-					break;
-				}
-			}
-			if (crosscheck != InvalidSnapshot)
-			{
-				/* after all waiting, before anything changes */
-				examine_lockers(r, e.word, mode, &o);
-				if (!TransactionIdIsValid(o.xid) &&
-					!txn_version_visible(r->store, r->row, r->words, crosscheck))
-				{
-					result = fail_claim(r, TM_Updated, InvalidTransactionId, InvalidCommandId,
-										tmfd);
-					break;
-				}
-			}
-			if (try_claim(r, e.word, claim, mode, &o))
-			{
-				result = TM_Ok;
-				break;
-			}
-			xid = o.xid;
-			if (!TransactionIdIsValid(xid))
-				continue;
-		}
-
 		/* a session that already holds a lock does not queue: that could deadlock */
-		if (!o.holds_own)
-			(void) take_tuple_lock(r, mode, LockWaitBlock, &have_tuple_lock);
-		(void) wait_for_xid(r, xid, LockWaitBlock, oper);
+		if (!c.obstacle.holds_own)
+			(void) take_tuple_lock(r, c.mode, LockWaitBlock, &have_tuple_lock);
+		(void) wait_for_xid(r, c.blocker, LockWaitBlock, c.oper);
 	}
-	txn_release_tuple_lock(r, mode, &have_tuple_lock);
-	return result;
+	txn_release_tuple_lock(r, c.mode, &have_tuple_lock);
+	return c.result;
 }
 
 /* ------------------------------------------------------------------------
@@ -646,99 +682,112 @@ try_lock(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
 	return !o->changed && !TransactionIdIsValid(o->xid);
 }
 
-static TM_Result
-fail_lock(TM_Result result, TransactionId xmax, CommandId cmax, TM_FailureData *tmfd)
+/* Arguments of a row lock, and what the last attempt found */
+typedef struct RowLockRequest
 {
-	tmfd->xmax = xmax;
-	tmfd->cmax = cmax;
-	tmfd->traversed = false;
-	return result;
+	const TxnRow *row;
+	CommandId	cid;
+	LockTupleMode mode;
+	LockWaitPolicy policy;
+	TM_FailureData *failure;
+	bool		blocked_before;
+	TM_Result	result;
+	TransactionId blocker;
+	Obstacle	obstacle;
+} RowLockRequest;
+
+static Attempt
+fail_lock(RowLockRequest *l, TM_Result result, TransactionId xmax, CommandId cmax)
+{
+	l->failure->xmax = xmax;
+	l->failure->cmax = cmax;
+	l->failure->traversed = false;
+	l->result = result;
+	return ATTEMPT_ENDED;
+}
+
+/* At a row whose end, in progress or committed, is compatible with the lock; or without one. */
+static Attempt
+lock_current(RowLockRequest *l, uint64 end)
+{
+	if (try_lock(l->row, end, l->mode, &l->obstacle))
+	{
+		SOFORT_STOP("row-locked");
+		l->result = TM_Ok;
+		return ATTEMPT_ENDED;
+	}
+	l->blocker = l->obstacle.xid;
+	return TransactionIdIsValid(l->blocker) ? ATTEMPT_BLOCKED : ATTEMPT_AGAIN;
+}
+
+static Attempt
+attempt_lock(RowLockRequest *l)
+{
+	const TxnRow *r = l->row;
+	WordView	e;
+	RowOutcome	outcome = row_outcome(r->words, l->cid, &e);
+
+	memset(&l->obstacle, 0, sizeof(Obstacle));
+	if (outcome == ROW_INVISIBLE)
+		return fail_lock(l, TM_Invisible, InvalidTransactionId, InvalidCommandId);
+	if (outcome == ROW_SELF_MODIFIED)
+		return fail_lock(l, TM_SelfModified, (TransactionId) e.fxid, WORD_COMMAND(e.word));
+	if (outcome == ROW_UNDOING)
+	{
+		if (wait_for_undo(r, &e, l->policy, XLTW_Lock))
+			return ATTEMPT_AGAIN;
+		return fail_lock(l, TM_WouldBlock, view_waitable(&e), InvalidCommandId);
+	}
+
+	/* without queueing: others may queue for us */
+	if (!l->blocked_before && already_locked(r, e.word, l->mode))
+	{
+		l->result = TM_Ok;
+		return ATTEMPT_ENDED;
+	}
+	if (outcome == ROW_ENDING && conflicts[ender_mode(e.word)][l->mode])
+	{
+		l->blocker = view_waitable(&e);
+		examine_beside(r, e.word, l->mode, &l->obstacle);
+		return ATTEMPT_BLOCKED;
+	}
+	if (outcome == ROW_ENDED && conflicts[ender_mode(e.word)][l->mode])
+	{
+		/* heap waits for lockers that stayed behind, too */
+		examine_beside(r, e.word, l->mode, &l->obstacle);
+		l->blocker = l->obstacle.xid;
+		if (!TransactionIdIsValid(l->blocker))
+			return fail_lock(l, ended_result(e.word), txn_word_xid(e.word), InvalidCommandId);
+		return ATTEMPT_BLOCKED;
+	}
+	return lock_current(l, e.word);
 }
 
 TM_Result
 txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy policy,
 			 bool *have_tuple_lock, TM_FailureData *tmfd)
 {
-	bool		first_time = true;
+	RowLockRequest l = {.row = r, .cid = cid, .mode = mode, .policy = policy, .failure = tmfd};
 	bool		skip_tuple_lock = false;
-	TM_Result	result;
+	Attempt		attempt;
 
 	txn_join(GetCurrentSubTransactionId());
 	restore_kept_locks(r);
-	for (;;)
+	while ((attempt = attempt_lock(&l)) != ATTEMPT_ENDED)
 	{
-		WordView	e;
-		Obstacle	o;
-		TransactionId xid;
-		RowOutcome	outcome = row_outcome(r->words, cid, &e);
-
-		memset(&o, 0, sizeof(o));
-		if (outcome == ROW_INVISIBLE)
-		{
-			result = fail_lock(TM_Invisible, InvalidTransactionId, InvalidCommandId, tmfd);
-			break;
-		}
-		if (outcome == ROW_SELF_MODIFIED)
-		{
-			result = fail_lock(TM_SelfModified, (TransactionId) e.fxid, WORD_COMMAND(e.word),
-							   tmfd);
-			break;
-		}
-		if (outcome == ROW_UNDOING)
-		{
-			if (wait_for_undo(r, &e, policy, XLTW_Lock))
-				continue;
-			result = fail_lock(TM_WouldBlock, view_waitable(&e), InvalidCommandId, tmfd);
-			break;
-		}
-
-		/* without queueing: others may queue for us */
-		if (first_time && already_locked(r, e.word, mode))
-		{
-			result = TM_Ok;
-			break;
-		}
-		if (outcome == ROW_ENDED && conflicts[ender_mode(e.word)][mode])
-		{
-			/* heap waits for lockers that stayed behind, too */
-			examine_beside(r, e.word, mode, &o);
-			xid = o.xid;
-			if (!TransactionIdIsValid(xid))
-			{
-				result = fail_lock(ended_result(e.word), txn_word_xid(e.word), InvalidCommandId,
-								   tmfd);
-				break;
-			}
-		}
-		else if (outcome == ROW_ENDING && conflicts[ender_mode(e.word)][mode])
-		{
-			xid = view_waitable(&e);
-			examine_beside(r, e.word, mode, &o);
-		}
-		else
-		{
-			if (try_lock(r, e.word, mode, &o))
-			{
-				SOFORT_STOP("row-locked");
-				result = TM_Ok;
-				break;
-			}
-			xid = o.xid;
-			if (!TransactionIdIsValid(xid))
-				continue;
-		}
-		first_time = false;
-		skip_tuple_lock |= o.holds_own;
-
+		if (attempt == ATTEMPT_AGAIN)
+			continue;
+		l.blocked_before = true;
+		skip_tuple_lock |= l.obstacle.holds_own;
 		if ((!skip_tuple_lock && !take_tuple_lock(r, mode, policy, have_tuple_lock)) ||
-			!wait_for_xid(r, xid, policy, XLTW_Lock))
+			!wait_for_xid(r, l.blocker, policy, XLTW_Lock))
 		{
-			result = fail_lock(TM_WouldBlock, xid, InvalidCommandId, tmfd);
+			(void) fail_lock(&l, TM_WouldBlock, l.blocker, InvalidCommandId);
 			break;
 		}
 	}
 	txn_release_tuple_lock(r, mode, have_tuple_lock);
-	return result;
+	return l.result;
 }
 
 TM_Result

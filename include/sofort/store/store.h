@@ -537,7 +537,10 @@ typedef struct StorePruneResult
 } StorePruneResult;
 
 extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
-							  StorePruneResult *result);
+							  const Bitmapset *key_columns, StorePruneResult *result);
+
+/* The columns (of the store) to which an index refers; to be asked once in a VACUUM. */
+extern Bitmapset *store_key_columns(Relation rel, StoreDesc *store);
 
 /*
  * Freeing values of dictionaries that no row uses: "begin" before the number of blocks is

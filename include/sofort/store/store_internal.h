@@ -800,6 +800,8 @@ typedef struct ReferenceBatch
 } ReferenceBatch;
 
 extern void row_note_references(ReferenceBatch *batch, const ShapePlan *plan, const RowRef *ref);
+extern void row_note_unread_references(ReferenceBatch *batch, const ShapeHeader *s,
+									   const RowRef *ref, const Bitmapset *key_columns);
 extern void references_free(ReferenceBatch *batch);
 
 /* ---- chain.c ---- */
