@@ -337,6 +337,23 @@ DROP EVENT TRIGGER s_start;
 DROP TABLE s_read;
 DROP FUNCTION s_reading, s_reader;
 RESET enable_seqscan;
+-- SET ACCESS METHOD beside what makes an index of a constraint again, or another one of its name
+CREATE TABLE s_twice (id int PRIMARY KEY, code int CONSTRAINT s_twice_code UNIQUE, v varchar(10), UNIQUE (v) WITH (fillfactor = 70)) USING heap;
+INSERT INTO s_twice SELECT i, i, 'v' || i FROM generate_series(1, 2000) i;
+ALTER TABLE s_twice ALTER id TYPE bigint, SET ACCESS METHOD sofort;
+SELECT * FROM s_am WHERE relname LIKE 's\_twice%' ORDER BY 1;
+ALTER TABLE s_twice SET ACCESS METHOD heap, ALTER code TYPE bigint;
+SELECT * FROM s_am WHERE relname LIKE 's\_twice%' ORDER BY 1;
+ALTER TABLE s_twice SET ACCESS METHOD sofort, ALTER v TYPE text, DROP CONSTRAINT s_twice_code,
+    ADD CONSTRAINT s_twice_code UNIQUE (code) WITH (deduplicate_items = off);
+SELECT * FROM s_am WHERE relname LIKE 's\_twice%' ORDER BY 1;
+SELECT 'fillfactor=70' = ANY (reloptions) FROM pg_class WHERE relname = 's_twice_v_key';
+SET enable_seqscan = off;
+SELECT * FROM s_twice WHERE id = 7 AND v = 'v7' AND code = 7;
+RESET enable_seqscan;
+INSERT INTO s_twice VALUES (2001, 2001, 'v7');
+SELECT * FROM sofort.verify('s_twice');
+DROP TABLE s_twice;
 -- ADD CONSTRAINT USING INDEX, then TRUNCATE: the index keeps its options, and no others
 BEGIN;
 CREATE TABLE s_truncated (id int NOT NULL, v text) USING sofort;

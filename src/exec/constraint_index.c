@@ -511,6 +511,31 @@ is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r, bool any_check
 }
 
 /*
+ * The index of a constraint is to be a sofort index when the command has ended, whichever
+ * index that is then.  NULL: it is of no constraint, or of one that the command drops.
+ */
+static Recreated *
+remember_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid root, Oid relid, Oid index)
+{
+	Oid			constraint = unique_constraint_of(index);
+	char	   *name;
+	Recreated  *r;
+
+	if (!OidIsValid(constraint))
+		return NULL;
+	name = get_constraint_name(constraint);
+	if (relid == root && drops_constraint(stmt, name))
+		return NULL;			/* another index may get its name */
+	r = palloc(sizeof(Recreated));
+	r->relid = relid;
+	r->constraint = name;
+	r->columns = index_columns(index);
+	r->options = index_options(index);
+	follow_up->recreated = lappend(follow_up->recreated, r);
+	return r;
+}
+
+/*
  * ALTER COLUMN TYPE and SET EXPRESSION drop constraint indexes and make them again from
  * their definition, which does not name the access method; so storage parameters that only
  * sofort_index knows would make that fail.  Without a rewrite the new index, a btree, takes
@@ -537,28 +562,17 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 		foreach(lc2, indexes_of(lfirst_oid(lc)))
 		{
 			Oid			index = lfirst_oid(lc2);
-			Oid			constraint;
-			char	   *name;
 			Recreated  *r;
 
 			if (exec_relation_am(index) != index_am ||
-				!OidIsValid(constraint = unique_constraint_of(index)))
+				(r = remember_index(follow_up, stmt, root, lfirst_oid(lc), index)) == NULL)
 				continue;
-			name = get_constraint_name(constraint);
-			if (lfirst_oid(lc) == root && drops_constraint(stmt, name))
-				continue;		/* another index may get its name */
-			r = palloc(sizeof(Recreated));
-			r->relid = lfirst_oid(lc);
-			r->constraint = name;
-			r->columns = index_columns(index);
-			r->options = index_options(index);
 			index_keep_options(index, BTREE_AM_OID);
 			if (r->columns != NULL && is_read_meanwhile(stmt, r, any_checks))
 			{
 				LockRelationOid(index, AccessExclusiveLock);
 				index_convert(index, BTREE_AM_OID, true);
 			}
-			follow_up->recreated = lappend(follow_up->recreated, r);
 		}
 	}
 }
@@ -614,7 +628,8 @@ refuse_attached(Oid index, const char *table)
 /*
  * SET ACCESS METHOD rewrites the table and rebuilds all its indexes, each with its access
  * method: so that is changed first.  If something might read the table before it is
- * rewritten, the index must be a real btree meanwhile.
+ * rewritten, the index must be a real btree meanwhile; and another command of the same
+ * ALTER TABLE may make it again.
  */
 static void
 retype_indexes(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid,
@@ -644,8 +659,7 @@ retype_indexes(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid,
 		LockRelationOid(index, AccessExclusiveLock);
 		if (read && new_am == index_am)
 		{
-			follow_up->to_sofort = lappend_oid(follow_up->to_sofort, index);
-			follow_up->old_numbers = lappend_oid(follow_up->old_numbers, InvalidOid);
+			(void) remember_index(follow_up, stmt, relid, relid, index);
 			continue;
 		}
 		index_keep_options(index, new_am);
