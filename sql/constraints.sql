@@ -354,6 +354,21 @@ RESET enable_seqscan;
 INSERT INTO s_twice VALUES (2001, 2001, 'v7');
 SELECT * FROM sofort.verify('s_twice');
 DROP TABLE s_twice;
+-- the same for ADD CONSTRAINT USING INDEX
+CREATE TABLE s_using (id int NOT NULL, code int, v varchar(10) UNIQUE) USING sofort;
+INSERT INTO s_using SELECT i, i, 'v' || i FROM generate_series(1, 2000) i;
+CREATE UNIQUE INDEX s_using_id ON s_using USING sofort_index (id) WITH (placement = pmem, fillfactor = 70);
+CREATE UNIQUE INDEX s_using_code ON s_using USING sofort_index (code) WITH (placement = pmem);
+ALTER TABLE s_using ADD CONSTRAINT s_using_pk PRIMARY KEY USING INDEX s_using_id, ALTER id TYPE bigint, ALTER v TYPE text;
+ALTER TABLE s_using ALTER code TYPE bigint, ADD UNIQUE USING INDEX s_using_code;
+SELECT * FROM s_am WHERE relname LIKE 's\_using%' ORDER BY 1;
+SELECT relname, reloptions FROM pg_class WHERE relname IN ('s_using_pk', 's_using_code') ORDER BY 1;
+SET enable_seqscan = off;
+SELECT * FROM s_using WHERE id = 7 AND v = 'v7' AND code = 7;
+RESET enable_seqscan;
+INSERT INTO s_using VALUES (2001, 7);
+SELECT * FROM sofort.verify('s_using');
+DROP TABLE s_using;
 -- ADD CONSTRAINT USING INDEX, then TRUNCATE: the index keeps its options, and no others
 BEGIN;
 CREATE TABLE s_truncated (id int NOT NULL, v text) USING sofort;

@@ -48,9 +48,10 @@ typedef struct Recreated
 
 struct AlterFollowUp
 {
-	List	   *recreated;		/* of Recreated */
-	List	   *to_sofort;		/* indexes that go back to sofort_index ... */
-	List	   *old_numbers;	/* ... and what their relfilenode was */
+	List	   *recreated;		/* of Recreated: by ALTER COLUMN TYPE, SET EXPRESSION */
+	List	   *to_sofort;		/* of Recreated: others that are btrees until the end */
+	Oid			lent;			/* an index that goes back to sofort_index ... */
+	Oid			lent_number;	/* ... and what its relfilenode was */
 	List	   *retyped;		/* indexes that change with the table's AM ... */
 	List	   *retyped_numbers;	/* ... likewise */
 };
@@ -510,28 +511,32 @@ is_read_meanwhile(const AlterTableStmt *stmt, const Recreated *r, bool any_check
 	return read && recreated;
 }
 
-/*
- * The index of a constraint is to be a sofort index when the command has ended, whichever
- * index that is then.  NULL: it is of no constraint, or of one that the command drops.
- */
-static Recreated *
-remember_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid root, Oid relid, Oid index)
+/* Name of the constraint of this index; NULL: there is none, or the command drops it. */
+static char *
+lasting_constraint(const AlterTableStmt *stmt, Oid root, Oid relid, Oid index)
 {
 	Oid			constraint = unique_constraint_of(index);
 	char	   *name;
-	Recreated  *r;
 
 	if (!OidIsValid(constraint))
 		return NULL;
 	name = get_constraint_name(constraint);
 	if (relid == root && drops_constraint(stmt, name))
 		return NULL;			/* another index may get its name */
-	r = palloc(sizeof(Recreated));
+	return name;
+}
+
+/* The constraint has, or will have, this index, or one that the command makes in its place. */
+static Recreated *
+remember_index(List **list, Oid relid, char *constraint, Oid index)
+{
+	Recreated  *r = palloc(sizeof(Recreated));
+
 	r->relid = relid;
-	r->constraint = name;
+	r->constraint = constraint;
 	r->columns = index_columns(index);
 	r->options = index_options(index);
-	follow_up->recreated = lappend(follow_up->recreated, r);
+	*list = lappend(*list, r);
 	return r;
 }
 
@@ -562,11 +567,13 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 		foreach(lc2, indexes_of(lfirst_oid(lc)))
 		{
 			Oid			index = lfirst_oid(lc2);
+			char	   *name;
 			Recreated  *r;
 
 			if (exec_relation_am(index) != index_am ||
-				(r = remember_index(follow_up, stmt, root, lfirst_oid(lc), index)) == NULL)
+				(name = lasting_constraint(stmt, root, lfirst_oid(lc), index)) == NULL)
 				continue;
+			r = remember_index(&follow_up->recreated, lfirst_oid(lc), name, index);
 			index_keep_options(index, BTREE_AM_OID);
 			if (r->columns != NULL && is_read_meanwhile(stmt, r, any_checks))
 			{
@@ -580,7 +587,7 @@ remember_recreated(AlterFollowUp *follow_up, const AlterTableStmt *stmt, const A
 /*
  * ADD CONSTRAINT ...  USING INDEX insists on a btree.  Alone, the command only looks at the
  * catalogs; with other commands in one ALTER TABLE, or with event triggers, something might
- * read the index, so it must be a real one.
+ * read the index, so it must be a real one, or make it again.
  */
 static void
 lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, const Constraint *c)
@@ -588,19 +595,21 @@ lend_index(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid, cons
 	Oid			index = get_relname_relid(c->indexname, get_rel_namespace(relid));
 
 	if (!OidIsValid(index) || exec_relation_am(index) != exec_index_am_oid() ||
-		IndexGetRelation(index, true) != relid || list_member_oid(follow_up->to_sofort, index))
+		IndexGetRelation(index, true) != relid)
 		return;
 	LockRelationOid(index, AccessExclusiveLock);
-	follow_up->to_sofort = lappend_oid(follow_up->to_sofort, index);
 	if (!others_may_read(stmt))
 	{
 		index_convert(index, BTREE_AM_OID, false);
-		follow_up->old_numbers = lappend_oid(follow_up->old_numbers, relation_number(index));
+		follow_up->lent = index;
+		follow_up->lent_number = relation_number(index);
 	}
 	else
 	{
+		(void) remember_index(&follow_up->to_sofort, relid, c->conname ? c->conname : c->indexname,
+							  index);
+		index_keep_options(index, BTREE_AM_OID);
 		index_convert(index, BTREE_AM_OID, true);
-		follow_up->old_numbers = lappend_oid(follow_up->old_numbers, InvalidOid);
 	}
 }
 
@@ -659,7 +668,10 @@ retype_indexes(AlterFollowUp *follow_up, const AlterTableStmt *stmt, Oid relid,
 		LockRelationOid(index, AccessExclusiveLock);
 		if (read && new_am == index_am)
 		{
-			(void) remember_index(follow_up, stmt, relid, relid, index);
+			char	   *name = lasting_constraint(stmt, relid, relid, index);
+
+			if (name != NULL)
+				(void) remember_index(&follow_up->to_sofort, relid, name, index);
 			continue;
 		}
 		index_keep_options(index, new_am);
@@ -787,14 +799,14 @@ constraint_before_alter(AlterTableStmt *stmt)
 	return follow_up;
 }
 
-/* Converts indexes that were made again as btrees */
+/* Converts indexes that are btrees, or were made again as btrees */
 static void
-convert_recreated(const AlterFollowUp *follow_up)
+convert_remembered(const List *remembered)
 {
 	Oid			index_am = exec_index_am_oid();
 	ListCell   *lc;
 
-	foreach(lc, follow_up->recreated)
+	foreach(lc, remembered)
 	{
 		Recreated  *r = lfirst(lc);
 		Oid			constraint = get_relation_constraint_oid(r->relid, r->constraint, true);
@@ -824,20 +836,17 @@ constraint_after_alter(AlterFollowUp *follow_up)
 
 	if (follow_up == NULL)
 		return;
-	if (follow_up->recreated || follow_up->to_sofort || follow_up->retyped)
+	if (follow_up->recreated || follow_up->to_sofort || OidIsValid(follow_up->lent) ||
+		follow_up->retyped)
 		CommandCounterIncrement();
-	convert_recreated(follow_up);
+	convert_remembered(follow_up->recreated);
+	convert_remembered(follow_up->to_sofort);
 
 	/* lent as a btree; contents untouched unless something was rewritten */
-	forboth(lc, follow_up->to_sofort, lc2, follow_up->old_numbers)
-	{
-		Oid			index = lfirst_oid(lc);
-
-		if (exec_relation_am(index) == BTREE_AM_OID &&
-			exec_relation_am(IndexGetRelation(index, false)) == exec_table_am_oid())
-			index_convert(index, exec_index_am_oid(),
-						  relation_number(index) != lfirst_oid(lc2));
-	}
+	if (OidIsValid(follow_up->lent) && exec_relation_am(follow_up->lent) == BTREE_AM_OID &&
+		exec_relation_am(IndexGetRelation(follow_up->lent, false)) == exec_table_am_oid())
+		index_convert(follow_up->lent, exec_index_am_oid(),
+					  relation_number(follow_up->lent) != follow_up->lent_number);
 
 	/* the rewrite has built them; if there was none after all, they are built now */
 	forboth(lc, follow_up->retyped, lc2, follow_up->retyped_numbers)
