@@ -261,7 +261,12 @@ refuse_damaged(StoreDesc *store, BlockHeader *block, BlockNumber number, const S
 		pg_read_barrier();
 		if (attr_is_null(plan, a, &ref) || (problem = field_problem(a, attr, p)) == NULL)
 			continue;
-		if (root_is_wanted(store, &ref, store_cached_horizon(true), PG_UINT64_MAX))
+		/*
+		 * A chain without its root's value that had ended when CREATE INDEX CONCURRENTLY
+		 * made the index has no entry, and no mark, however old the horizon is.
+		 */
+		if (root_is_wanted(store, &ref, a->kind == ATTR_POINTER ? PG_UINT64_MAX :
+						   store_cached_horizon(true), PG_UINT64_MAX))
 			pm_damaged(problem);
 	}
 }
@@ -416,6 +421,22 @@ value_is_gone(StoreDesc *store, const RowRef *ref, int att)
 
 	return a->kind == ATTR_POINTER && !attr_is_null(plan, a, ref) &&
 		*(const PMPtr *) ((const char *) ref->block + a->offset + (Size) ref->index * a->stride) == PM_NULL;
+}
+
+/*
+ * Has VACUUM freed values of this version, which has ended?  Then it was dead to all, even
+ * if the horizon has gone back since (a standby's feedback).
+ */
+bool
+store_values_are_gone(StoreDesc *store, const RowRef *ref)
+{
+	if ((word_read(&ref->words->begin) & BEGIN_HEAP_ONLY) != 0 ||
+		!LINK_IS_SET(link_read(ref->block, ref->index)))
+		return false;
+	for (int i = 0; i < store->local->natts; i++)
+		if (value_is_gone(store, ref, i))
+			return true;
+	return false;
 }
 
 /*

@@ -23,6 +23,7 @@
 #include "pgstat.h"
 #include "sofort/compat/relcache.h"
 #include "sofort/pmem/latency.h"
+#include "sofort/store/column_read.h"
 #include "sofort/tableam/callbacks.h"
 #include "storage/smgr.h"
 #include "utils/hsearch.h"
@@ -181,6 +182,11 @@ must_copy(CopyState *copy, const RowRef *ref)
 		case VERSION_LIVE:
 			break;
 		case VERSION_RECENTLY_DEAD:
+			if (store_values_are_gone(copy->source, ref))
+			{
+				copy->counts->removed += 1;
+				return false;
+			}
 			copy->counts->recently_dead += 1;
 			break;
 		case VERSION_DELETING:

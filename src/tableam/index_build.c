@@ -235,6 +235,8 @@ decide_version(BuildState *build, const RowRef *ref)
 		case VERSION_RECENTLY_DEAD:
 			if (!is_hot_updated(build, ref))
 				return BUILD_DEAD;
+			if (store_values_are_gone(build->store, ref))
+				return BUILD_SKIP;
 
 			/*
 			 * A summary may cover it, too.  A sofort index that is rebuilt has the entry of

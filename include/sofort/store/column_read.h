@@ -95,6 +95,9 @@ extern void store_set_chains_differ(StoreDesc *store);
  */
 extern bool store_values_freed(StoreDesc *store);
 
+/* Has this version, an ended root, lost values because it was dead to all? */
+extern bool store_values_are_gone(StoreDesc *store, const RowRef *ref);
+
 /*
  * Attributes (0-based) of a chain as indexes see it: those of its newest
  * version that is not aborted.  root was wanted.
