@@ -57,3 +57,13 @@ SELECT left(h.s, 70), h.counts, s.counts FROM st_counts h JOIN st_counts s USING
 SELECT count(*), sum(counts[2]) > 10000 FROM st_counts;
 DROP TABLE st_steps, st_counts, st_heap, st_sofort;
 DROP FUNCTION st_run;
+-- since 16: updates whose row went to another block, which are not "hot"
+CREATE TABLE st_pages (id int PRIMARY KEY, n int) USING sofort WITH (autovacuum_enabled = off);
+INSERT INTO st_pages SELECT i, i FROM generate_series(1, 5000) i;
+BEGIN;
+UPDATE st_pages SET n = n + 1;
+SELECT n_tup_upd, n_tup_hot_upd, coalesce((to_jsonb(s) ->> 'n_tup_newpage_upd')::int, 0) AS to_other_blocks FROM pg_stat_xact_user_tables s WHERE relname = 'st_pages';
+UPDATE st_pages SET id = id + 10000;
+SELECT n_tup_upd, n_tup_hot_upd, coalesce((to_jsonb(s) ->> 'n_tup_newpage_upd')::int > 4000, current_setting('server_version_num')::int < 160000) AS to_other_blocks FROM pg_stat_xact_user_tables s WHERE relname = 'st_pages';
+ROLLBACK;
+DROP TABLE st_pages;

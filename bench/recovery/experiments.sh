@@ -305,8 +305,8 @@ window_of()
 	calc %.1f "($rebuilt > 0.1 ? $rebuilt : 0.1) * 1.08"
 }
 
-# in_rounds COMMAND: once, or --rounds times; one figure of several runs is a median.
-# Stops when the server refuses something.
+# in_rounds COMMAND: once, or --rounds times, with the number of the round; one figure of
+# several runs is a median.  Stops when the server refuses something.
 in_rounds()
 {
 	local r
@@ -314,7 +314,7 @@ in_rounds()
 	for ((r = 1; r <= ${rounds:-1}; r++)); do
 		ROUND=
 		[ "$r" = 1 ] || ROUND=" ($r)"
-		"$1" || break
+		"$1" "$r" || break
 	done
 	ROUND=
 	verdicts
@@ -555,23 +555,24 @@ mode_run()
 
 compare_in_window() { ratio "$(field in_window "$1")" "$(field in_window "$2")"; }
 
-# round_strategies: of load $LOAD
+# round_strategies ROUND: of load $LOAD.  What runs later in a round finds another machine
+# than what runs before it (its disk and memory), so the two that are compared take turns.
 round_strategies()
 {
-	local l=$LOAD sync instant= window
+	local l=$LOAD sync window m
+	local -A results=() modes=([0]="adaptive instant" [1]="instant adaptive")
 	mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 1
 	window=$(window_of "$RESULT") || exit 1
 	again "$window"
 	sync=$RESULT
 	say "  window: $window s; synchronous: $(field in_window "$sync") transactions"
-	if mode_run "strategies-$l" instant "$l" "$QUERIES" - "$window" "sofort.recovery_mode = instant"; then
-		instant=$RESULT
-		measure "$l: instant, first second / before" "$(field first_second "$instant")" ">=" 0.3
-	fi
-	if mode_run "strategies-$l" adaptive "$l" "$QUERIES" - "$window" "sofort.recovery_mode = adaptive"; then
-		measure "$l: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" "$([ "$l" = tatp ] && echo 7 || echo 5)"
-		[ -z "$instant" ] || measure "$l: adaptive / instant in the window" "$(compare_in_window "$RESULT" "$instant")" ">=" 1
-	fi
+	for m in ${modes[$(($1 % 2))]}; do
+		mode_run "strategies-$l" "$m" "$l" "$QUERIES" - "$window" "sofort.recovery_mode = $m" && results[$m]=$RESULT
+	done
+	[ -z "${results[instant]:-}" ] || measure "$l: instant, first second / before" "$(field first_second "${results[instant]}")" ">=" 0.3
+	[ -n "${results[adaptive]:-}" ] || return 0
+	measure "$l: adaptive / synchronous in the window" "$(compare_in_window "${results[adaptive]}" "$sync")" ">=" "$([ "$l" = tatp ] && echo 7 || echo 5)"
+	[ -z "${results[instant]:-}" ] || measure "$l: adaptive / instant in the window" "$(compare_in_window "${results[adaptive]}" "${results[instant]}")" ">=" 1
 }
 
 experiment_strategies()

@@ -344,6 +344,27 @@ classify_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlo
 	bms_free(hot_attrs);
 }
 
+/* Which indexes the caller of an update gives entries of the new version, in slot. */
+static CompatUpdateIndexes
+indexes_of_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableSlot *slot,
+				  bool heap_only, bool summaries)
+{
+	if (!heap_only)
+	{
+		tableam_note_summaries(rel);
+		store_chain_ended(rel, store, old);
+		return COMPAT_UPDATE_INDEXES_ALL;
+	}
+	if (summaries)
+	{
+		ItemPointerData root;
+
+		row_to_tid(store, store_chain_root(store, old), &root);
+		tableam_update_summaries(rel, slot, &root);
+	}
+	return COMPAT_UPDATE_INDEXES_NONE;
+}
+
 /*
  * UPDATE.  A row in a block that is not filled any more gets a new root, so that its whole
  * chain can go; unless the caller cannot insert into indexes (in_chain).  To such a caller
@@ -412,20 +433,9 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 	 */
 	tableam_slot_written(slot, rel, store, &new,
 						 locked ? txn_progress_word(cid) : WORD_EMPTY);
-	compat_count_update(rel, heap_only);
-	if (!heap_only)
-	{
-		*update_indexes = COMPAT_UPDATE_INDEXES_ALL;
-		tableam_note_summaries(rel);
-		store_chain_ended(rel, store, &old);
-	}
-	else if (summaries)
-	{
-		ItemPointerData root;
-
-		row_to_tid(store, store_chain_root(store, &old), &root);
-		tableam_update_summaries(rel, slot, &root);
-	}
+	compat_count_update(rel, heap_only, ItemPointerGetBlockNumber(&old_tid) !=
+						ItemPointerGetBlockNumber(&slot->tts_tid));
+	*update_indexes = indexes_of_update(rel, store, &old, slot, heap_only, summaries);
 	return TM_Ok;
 }
 

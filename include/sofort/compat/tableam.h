@@ -70,13 +70,14 @@ typedef TU_UpdateIndexes CompatUpdateIndexes;
 #define compat_reindex_relation(relid, params) ((void) reindex_relation(NULL, relid, 0, params))
 #endif
 
+/* other_block: the new version lies in another block.  Heap's hot ones never do. */
 static inline void
-compat_count_update(Relation rel, bool hot)
+compat_count_update(Relation rel, bool hot, bool other_block)
 {
 #if PG_VERSION_NUM < 160000
 	pgstat_count_heap_update(rel, hot);
 #else
-	pgstat_count_heap_update(rel, hot, false);
+	pgstat_count_heap_update(rel, hot, other_block && !hot);
 #endif
 }
 
