@@ -48,3 +48,12 @@ SELECT * FROM caught;
 SELECT * FROM sofort.verify('v');
 DROP TABLE v, caught;
 DROP FUNCTION catch, fault;
+
+-- Blocks of a run: the last rows of one lie where the next has no header of a run. Here
+-- they hold, at its place, the next one's number.
+CREATE TABLE looks_like_a_run (id int PRIMARY KEY, v bigint) USING sofort;
+INSERT INTO looks_like_a_run
+	SELECT i, CASE WHEN (i - 249) % 256 = 253 THEN 6 + (i - 249) / 256 ELSE 10000000000 + i END
+	FROM generate_series(1, 20000) i;
+SELECT * FROM sofort.verify('looks_like_a_run');
+DROP TABLE looks_like_a_run;

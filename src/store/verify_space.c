@@ -127,6 +127,15 @@ refer_values(Space *s, const ShapeHeader *shape, const BlockHeader *b)
 	}
 }
 
+/* (The header of a run is where other blocks have the last rows of the block before them.) */
+static bool
+begins_run(const BlockHeader *b)
+{
+	PMPtr		p = pm_ptr((const RunHeader *) b - 1);
+
+	return pm_allocation_start(p) == p;
+}
+
 static void
 refer_blocks(Space *s, const StoreHeader *h)
 {
@@ -151,7 +160,7 @@ refer_blocks(Space *s, const StoreHeader *h)
 			refer(s, *entry);
 			continue;			/* told already */
 		}
-		if (n < STORE_SINGLE_BLOCKS || ((const RunHeader *) b - 1)->first_block == n)
+		if (n < STORE_SINGLE_BLOCKS || begins_run(b))
 			refer(s, *entry);
 		refer(s, b->links);
 		refer(s, b->successors);
