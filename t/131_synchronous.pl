@@ -246,8 +246,19 @@ foreach my $case ([ 'synchronous', 2 ], [ 'adaptive', 1 ], [ 'instant', 2 ])
 	like($node->error_of('INSERT INTO e VALUES (1, 2)'), qr/^23505/, 'the unique index is as complete as any');
 	$holder->{run}->finish;
 }
+my $building = q{SELECT count(*) = 2 FROM sofort.indexes WHERE relation = 'e'::regclass AND status = 'building'};
 start_with_functions('adaptive', 2);
-ok($node->wait_until(q{SELECT count(*) = 2 FROM sofort.indexes WHERE relation = 'e'::regclass AND status = 'building'}), 'workers are in the functions');
+ok($node->wait_until($building), 'workers are in the functions');
+is($node->error_of("SET statement_timeout = '30s'; CREATE INDEX CONCURRENTLY ON e USING btree (v)"), '', 'indexes can be made concurrently');
+is($node->error_of("SET statement_timeout = '30s'; ALTER TABLE e ADD COLUMN w int; DROP INDEX e_predicate"), '', 'who alters the table, or drops an index, does not wait for them');
+ok($node->wait_until(q{SELECT count(*) = 1 FROM sofort.indexes WHERE relation = 'e'::regclass AND status = 'building'}), 'then there is a worker again');
+say_to($holder, 'SELECT pg_advisory_unlock(42)');
+ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), 'and recovery ends');
+$holder->{run}->finish;
+sql('CREATE INDEX e_predicate ON e USING sofort_index (id) WHERE slow(id) > 0');
+
+start_with_functions('adaptive', 2);
+ok($node->wait_until($building), 'workers are in the functions');
 ok($node->stop('fast', fail_ok => 1), 'the server can be stopped nevertheless');
 $holder->{run}->kill_kill;
 $node->kill9 if defined $node->{_pid};

@@ -26,6 +26,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -59,6 +60,9 @@ typedef struct LauncherDatabase
 
 /* For how long to retry for want of memory: each attempt takes memory from others. */
 #define A_FEW_TIMES_UNTIL	60000
+
+/* For so long others wait for a lock that a worker for functions holds. */
+#define GIVE_WAY_MILLISECONDS	1000
 
 static List *databases = NIL;	/* of LauncherDatabase, in TopMemoryContext */
 static BackgroundWorkerHandle *handles[RECOVERY_SLOTS];
@@ -556,6 +560,86 @@ tell_awaited(void)
 	pfree(awaited);
 }
 
+/* Does the first keep the second waiting, and has for a while? */
+static bool
+holds_up(const LockInstanceData *holder, const LockInstanceData *waiter, TimestampTz now)
+{
+	if (waiter->waitLockMode == NoLock || waiter->pid == holder->pid || waiter->waitStart == 0 ||
+		memcmp(&waiter->locktag, &holder->locktag, sizeof(LOCKTAG)) != 0 ||
+		!TimestampDifferenceExceeds(waiter->waitStart, now, GIVE_WAY_MILLISECONDS))
+		return false;
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+		if ((holder->holdMask & LOCKBIT_ON(mode)) &&
+			DoLockModesConflict(mode, waiter->waitLockMode))
+			return true;
+	return false;
+}
+
+/* Does a process with these locks keep somebody waiting for a relation or for its end? */
+static bool
+is_waited_for(pid_t pid, const LockData *data)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (int i = 0; i < data->nelements; i++)
+	{
+		const LockInstanceData *lock = &data->locks[i];
+
+		if (lock->pid != pid || lock->holdMask == 0 ||
+			(lock->locktag.locktag_type != LOCKTAG_RELATION &&
+			 lock->locktag.locktag_type != LOCKTAG_VIRTUALTRANSACTION))
+			continue;
+		for (int k = 0; k < data->nelements; k++)
+			if (holds_up(lock, &data->locks[k], now))
+				return true;
+	}
+	return false;
+}
+
+/*
+ * A function of a user may never return, and a worker that runs it has locked table and
+ * index: whoever wants to drop or alter these would wait for ever.  So the worker ends, and
+ * another one is started when those who waited have had time.
+ *
+ * Not for the sake of those who wait for the build itself: each would begin anew what the
+ * one before has lost.
+ *
+ * True if there are workers for functions, who are to be looked at again.
+ */
+static bool
+make_way(void)
+{
+	LockData   *data = NULL;
+	bool		found = false;
+
+	for (int i = 0; i < RECOVERY_SLOTS; i++)
+	{
+		RecoverySlot *slot = &Recovery->slots[i];
+		pid_t		pid;
+
+		LWLockAcquire(&Recovery->lock, LW_SHARED);
+		pid = slot->functions ? slot->pid : 0;
+		LWLockRelease(&Recovery->lock);
+		if (pid == 0)
+			continue;
+		found = true;
+		if (data == NULL)
+			data = GetLockStatusData();
+		if (!is_waited_for(pid, data))
+			continue;
+		LWLockAcquire(&Recovery->lock, LW_SHARED);
+		if (slot->functions && slot->pid == pid)
+			kill(pid, SIGTERM);
+		LWLockRelease(&Recovery->lock);
+	}
+	if (data != NULL)
+	{
+		pfree(data->locks);
+		pfree(data);
+	}
+	return found;
+}
+
 /* All databases are done: when was that? */
 static void
 note_end(void)
@@ -628,6 +712,7 @@ launch(Datum arg)
 		/* in this order: a session that has waited sees that recovery has ended */
 		note_end();
 		tell_awaited();
+		waiting |= make_way();
 		waiting |= workload_save(MyLatch);
 		pgstat_report_activity(STATE_IDLE, NULL);
 		(void) WaitLatch(MyLatch,
