@@ -80,6 +80,7 @@ typedef struct PmShared
 	bool		started;		/* the pool can be used, as far as the start could tell */
 	bool		restoring;		/* the pool is a copy, and recovery has to reach
 								 * its point */
+	bool		left_behind;	/* pool_left_behind() */
 
 	/* backup.c */
 	volatile bool backup_tracking;	/* flushes are noted */

@@ -153,6 +153,7 @@ adopt_copy(PoolControl *control, bool have_control)
 static bool
 refuse_restored(PoolControl *control, bool have_control, PoolRefusal *why)
 {
+	pm_shared->left_behind = true;
 	if (!have_control)
 		control_init(control);
 	if (control->state != CONTROL_RESTORED)
@@ -170,7 +171,8 @@ static bool
 refuse_missing(const PoolControl *control, PoolRefusal *why)
 {
 	why->missing = true;
-	if (control->state == CONTROL_RESTORED)
+	pm_shared->left_behind = control->state == CONTROL_RESTORED;
+	if (pm_shared->left_behind)
 		return pool_refuse(why, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 						   "sofort.create_pool() makes a new, empty pool; the data of existing sofort tables stays lost.",
 						   "It was restored from a backup or was a standby; the pool is not part of that.",
@@ -392,6 +394,12 @@ pool_log_start(double ms)
 }
 
 /* ---- restoring ---- */
+
+bool
+pool_left_behind(void)
+{
+	return pm_shared != NULL && pm_shared->left_behind;
+}
 
 void
 pool_check_restored(XLogRecPtr replayed, TimeLineID timeline)

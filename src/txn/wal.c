@@ -8,6 +8,7 @@
  *
  *	 0x00 high-water mark: no xid up to it is handed out again
  *	 0x10 committed: transactions whose commit records a crash had lost
+ *	 0x20 skipped: by a recovery, xids up to the mark that are not in the WAL
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +32,9 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "storage/bufmgr.h"
+#include "storage/ipc.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/rel.h"
 
 #include "txn_internal.h"
@@ -39,12 +42,23 @@
 #define SOFORT_RMGR_ID			181
 #define XLOG_SOFORT_MARK		0x00
 #define XLOG_SOFORT_COMMITTED	0x10
+#define XLOG_SOFORT_SKIPPED		0x20
 
 typedef struct MarkRecord
 {
 	uint64		sequence;
 	uint64		fxid;
 } MarkRecord;
+
+/* Xids of which the WAL says nothing, because a recovery has skipped them */
+typedef struct SkippedRecord
+{
+	uint64		first;
+	uint64		next;			/* the one after them */
+} SkippedRecord;
+
+/* So many of them a standby notes at a time: it has room for more of each process. */
+#define SKIPPED_STEP	64
 
 /* Xids on a page of the commit log, of commit timestamps and of pg_subtrans */
 #define CLOG_XIDS_PER_PAGE		(BLCKSZ * 4)
@@ -59,6 +73,10 @@ static int	nsequences = 0;
 static bool unpublished = false;	/* perhaps they were used since they were published */
 static bool foreign_wal = false;
 static bool async_noted = false;
+
+/* In the startup process */
+static uint64 replayed_mark = 0;
+static SkippedRecord skipped_xids;
 
 /* WAL up to here is known to be flushed: saves a call. */
 static XLogRecPtr flushed_to = InvalidXLogRecPtr;
@@ -90,8 +108,7 @@ mark_redo(XLogReaderState *record)
 	MarkRecord	mark;
 
 	memcpy(&mark, XLogRecGetData(record), sizeof(mark));
-	extend_subtrans(mark.fxid);
-	AdvanceNextFullTransactionIdPastXid((TransactionId) mark.fxid);
+	replayed_mark = mark.fxid;
 	if (TxnShmem != NULL)
 	{
 		TxnShmem->redo_sequence = mark.sequence;
@@ -115,6 +132,35 @@ committed_redo(XLogReaderState *record)
 	}
 }
 
+/*
+ * A hot standby takes all xids up to one that it sees for running, until it hears of their
+ * ends, and has room for some 65 of each process; a recovery may skip 32,768.  So it is led
+ * past them step by step.
+ */
+static void
+skipped_redo(XLogReaderState *record)
+{
+	SkippedRecord skipped;
+	TransactionId xids[SKIPPED_STEP];
+	uint64		fxid;
+	int			n = 0;
+
+	if (standbyState < STANDBY_INITIALIZED)
+		return;
+	memcpy(&skipped, XLogRecGetData(record), sizeof(skipped));
+	for (fxid = skipped.first; fxid < skipped.next; fxid++)
+	{
+		if (TransactionIdIsNormal((TransactionId) fxid))
+			xids[n++] = (TransactionId) fxid;
+		if (n == SKIPPED_STEP || (n > 0 && fxid == skipped.next - 1))
+		{
+			RecordKnownAssignedTransactionIds(xids[n - 1]);
+			ExpireTreeKnownAssignedTransactionIds(xids[0], n - 1, xids + 1, xids[n - 1]);
+			n = 0;
+		}
+	}
+}
+
 static void
 sofort_redo(XLogReaderState *record)
 {
@@ -124,6 +170,8 @@ sofort_redo(XLogReaderState *record)
 		mark_redo(record);
 	else if (info == XLOG_SOFORT_COMMITTED)
 		committed_redo(record);
+	else if (info == XLOG_SOFORT_SKIPPED)
+		skipped_redo(record);
 	else
 		elog(PANIC, "sofort_redo: unknown op code %u", info);
 }
@@ -141,6 +189,14 @@ sofort_desc(StringInfo buf, XLogReaderState *record)
 		appendStringInfo(buf, "sequence %llu, xid %llu", (unsigned long long) mark.sequence,
 						 (unsigned long long) mark.fxid);
 	}
+	else if (info == XLOG_SOFORT_SKIPPED)
+	{
+		SkippedRecord skipped;
+
+		memcpy(&skipped, XLogRecGetData(record), sizeof(skipped));
+		appendStringInfo(buf, "first %llu, next %llu", (unsigned long long) skipped.first,
+						 (unsigned long long) skipped.next);
+	}
 	else
 		appendStringInfo(buf, "%u transactions",
 						 (unsigned) (XLogRecGetDataLen(record) / sizeof(TransactionId)));
@@ -155,8 +211,36 @@ sofort_identify(uint8 info)
 			return "HIGH_WATER_MARK";
 		case XLOG_SOFORT_COMMITTED:
 			return "COMMITTED";
+		case XLOG_SOFORT_SKIPPED:
+			return "SKIPPED";
 	}
 	return NULL;
+}
+
+/*
+ * Inserts a record and flushes it.  That does not make the transaction a mixed one:
+ * XactLastRecEnd stays as it is.
+ */
+static XLogRecPtr
+insert_and_flush(uint8 info, void *data, int len)
+{
+	XLogRecPtr	saved = XactLastRecEnd;
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) data, len);
+	lsn = XLogInsert(SOFORT_RMGR_ID, info);
+	XactLastRecEnd = saved;
+	XLogFlush(lsn);
+	return lsn;
+}
+
+/* At the end of the startup process: after a crash nobody else could get an xid until then. */
+static void
+log_skipped(int code, Datum arg)
+{
+	if (code == 0 && !RecoveryInProgress() && XLogStandbyInfoActive())
+		(void) insert_and_flush(XLOG_SOFORT_SKIPPED, &skipped_xids, sizeof(skipped_xids));
 }
 
 /* At the end of redo, in the startup process */
@@ -167,6 +251,16 @@ sofort_cleanup(void)
 	XLogRecPtr	replayed = GetXLogReplayRecPtr(&timeline);
 
 	pool_check_restored(replayed, timeline);
+	skipped_xids.first = U64FromFullTransactionId(ReadNextFullTransactionId());
+	if (replayed_mark >= skipped_xids.first && !pool_left_behind())
+	{
+		extend_subtrans(replayed_mark);
+		AdvanceNextFullTransactionIdPastXid((TransactionId) replayed_mark);
+		skipped_xids.next = U64FromFullTransactionId(ReadNextFullTransactionId());
+		/* (a single-user server has written its last record by then) */
+		if (IsUnderPostmaster)
+			before_shmem_exit(log_skipped, (Datum) 0);
+	}
 	if (TxnShmem != NULL)
 		TxnShmem->redo_next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
@@ -202,24 +296,6 @@ wal_startup(void)
 	pg_atomic_init_u64(&TxnShmem->async_started, 0);
 	pg_atomic_init_u64(&TxnShmem->async_done, 0);
 	pg_atomic_init_u64(&TxnShmem->async_lsn, 0);
-}
-
-/*
- * Inserts a record and flushes it.  That does not make the transaction a mixed one:
- * XactLastRecEnd stays as it is.
- */
-static XLogRecPtr
-insert_and_flush(uint8 info, void *data, int len)
-{
-	XLogRecPtr	saved = XactLastRecEnd;
-	XLogRecPtr	lsn;
-
-	XLogBeginInsert();
-	XLogRegisterData((char *) data, len);
-	lsn = XLogInsert(SOFORT_RMGR_ID, info);
-	XactLastRecEnd = saved;
-	XLogFlush(lsn);
-	return lsn;
 }
 
 /* ------------------------------------------------------------------------

@@ -158,6 +158,12 @@ extern void pool_backup(PmBackup *result);
 extern void pool_check_restored(XLogRecPtr replayed, TimeLineID timeline);
 extern void pool_finish_restore(void);
 
+/*
+ * Is this data directory a copy without a pool (a standby, or one that was restored)?  It
+ * will never have the pool to which its WAL belongs.
+ */
+extern bool pool_left_behind(void);
+
 /* Numbers for sofort.pool */
 typedef struct PoolUsage
 {
