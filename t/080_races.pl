@@ -219,6 +219,22 @@ $node->disarm('row-lock-found');
 is(answer($holder), '', 'rolled back');
 nobody_locks('carried meanwhile');
 
+# the lock table grows while the locks of a row are copied to its next version: none is left behind
+{
+	my @holders = map { session_on($node) } 1 .. 12;
+	say_to($_, 'BEGIN; SELECT FROM l WHERE id = 3 FOR KEY SHARE') foreach @holders;
+	my $updates = 4000;
+	transactions("DO 'BEGIN FOR i IN 1 .. $updates LOOP UPDATE l SET n = i WHERE id = 3; COMMIT; END LOOP; END'");
+	is($node->safe_psql('postgres', 'SELECT sofort_test.lock_entries()'), @holders * ($updates + 1), 'all locks are carried to all versions');
+	while (my $session = shift @holders)
+	{
+		like($node->error_of('SET lock_timeout = 10; DELETE FROM l WHERE id = 3'), qr/55P03/, 1 + @holders . ' hold the newest one');
+		say_to($session, 'COMMIT');
+		SofortNode::drop_session($session);
+	}
+	nobody_locks('carried while the table grew');
+}
+
 # the entry of row 2 is taken back when the holder's next step would be to look at it
 my $store = $node->safe_psql('postgres', q{SELECT store_id FROM sofort.tables WHERE relation = 'l'::regclass});
 # (row ids are counted from 0; the partition of row 2 is locked meanwhile)

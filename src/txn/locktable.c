@@ -28,6 +28,7 @@
 #include "txn_internal.h"
 
 #define FIRST_BUCKETS	64
+#define GROWTH			4
 #define STOCK_LIMIT		256
 #define STEPS_AT_ONCE	64		/* entries of a list looked at under its spinlock */
 
@@ -172,33 +173,39 @@ locktable_next(RowLock *lock)
 	return lock;
 }
 
-/* Adds buckets, if there is memory; without it the chains get longer. */
+/*
+ * Adds buckets, if there is memory; without it the chains get longer.  Each bucket becomes
+ * GROWTH of them.  Entries keep their order: whoever adds some while he walks through those
+ * of a row (copy_entries()) must not miss the ones behind.
+ */
 static void
 grow(Partition *p)
 {
-	uint32		n = p->nbuckets * 4;
-	RowLock   **buckets = arena_alloc(n * sizeof(RowLock *), ARENA_NO_OOM | ARENA_ZERO);
-	RowLock   **old = p->buckets;
 	uint32		nold = p->nbuckets;
+	RowLock   **buckets = arena_alloc(nold * GROWTH * sizeof(RowLock *), ARENA_NO_OOM | ARENA_ZERO);
+	RowLock   **old = p->buckets;
 	uint32		i;
+	int			part;
 
 	if (buckets == NULL)
 		return;
 	p->buckets = buckets;
-	p->nbuckets = n;
+	p->nbuckets = nold * GROWTH;
 	for (i = 0; i < nold; i++)
 	{
+		RowLock   **end[GROWTH];
 		RowLock    *lock;
-		RowLock    *next;
 
-		for (lock = old[i]; lock != NULL; lock = next)
+		for (part = 0; part < GROWTH; part++)
+			end[part] = &buckets[i + nold * part];
+		for (lock = old[i]; lock != NULL; lock = lock->next)
 		{
-			RowLock   **b = bucket_of(lock->store, lock->row);
-
-			next = lock->next;
-			lock->next = *b;
-			*b = lock;
+			part = (int) ((bucket_of(lock->store, lock->row) - buckets) / nold);
+			*end[part] = lock;
+			end[part] = &lock->next;
 		}
+		for (part = 0; part < GROWTH; part++)
+			*end[part] = NULL;
 	}
 	if (old != p->first)
 		arena_free(old);
