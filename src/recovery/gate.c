@@ -159,7 +159,8 @@ recovery_set_awaited(const Oid *databases, int n)
 	LWLockAcquire(&Recovery->lock, LW_EXCLUSIVE);
 	Recovery->surveyed = true;
 	Recovery->nawaited = n;
-	memcpy(Recovery->awaited, databases, Min(n, RECOVERY_AWAITED) * sizeof(Oid));
+	if (n > 0)
+		memcpy(Recovery->awaited, databases, Min(n, RECOVERY_AWAITED) * sizeof(Oid));
 	LWLockRelease(&Recovery->lock);
 	ConditionVariableBroadcast(&Recovery->gate);
 }

@@ -60,7 +60,8 @@ dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref
 {
 	DictIndex  *index;
 
-	for (index = shared->dictionaries; index != NULL; index = index->next)
+	for (index = __atomic_load_n(&shared->dictionaries, __ATOMIC_ACQUIRE); index != NULL;
+		 index = index->next)
 	{
 		DictUse    *use = __atomic_load_n(&index->use, __ATOMIC_ACQUIRE);
 		PMPtr		dictionary;

@@ -37,8 +37,6 @@
 
 PGDLLEXPORT void sofort_keeper_main(Datum arg);
 
-/* First chunk of superblock.kept: one granule. */
-
 /* If the keeper has not started by then, it will not. */
 #define KEEPER_SECONDS		60
 

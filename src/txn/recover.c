@@ -28,8 +28,6 @@
 
 bool		txn_recovering = false;
 
-/* In the first chunk of superblock.tcbs: one granule. */
-
 /* The chunks of a TCB, in order; palloc'd. */
 TcbChunk **
 tcb_chunks(const Tcb *tcb, int *n)
