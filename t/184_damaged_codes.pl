@@ -65,6 +65,14 @@ foreach my $table (@tables)
 	}
 	isnt(sql("SELECT * FROM sofort.verify('$t')"), '', "$t: verify finds it");
 	like($node->error_of("$by_index SELECT count(*) FROM $t WHERE v = $one"), qr/^XX001:/, "$t: a look-up tells") if $t ne 'plain';
+	if ($t eq 'apart')
+	{
+		my $often = "$by_index DO \$\$ BEGIN FOR i IN 1..200 LOOP BEGIN PERFORM count(*) FROM $t WHERE v = $one; EXCEPTION WHEN data_corrupted THEN NULL; END; END LOOP; END \$\$";
+		sql($often);
+		my $used = sql('SELECT dram_used FROM sofort.pool');
+		sql($often);
+		is(sql('SELECT dram_used FROM sofort.pool'), $used, "$t: a look-up that fails leaves nothing behind in the arena");
+	}
 	like($node->error_of("$by_index SELECT count(v) FROM $t WHERE v < $one"), qr/^XX001:/, "$t: of a range, too");
 	like($node->error_of("$by_index SELECT v FROM $t ORDER BY v LIMIT 1"), qr/^XX001:/, "$t: so does who builds the index");
 	sql("SET enable_indexscan = off; DELETE FROM $t WHERE id = 2998");

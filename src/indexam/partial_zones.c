@@ -9,6 +9,7 @@
 
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/cleanup.h"
 
 #include "partial_read.h"
 
@@ -447,6 +448,30 @@ note_scattered(Collector *c, ZoneSegment *zones, BlockNumber blocks, BlockNumber
 		pg_atomic_write_u32(&partial->scattered, 1);
 }
 
+static void
+abandon_zones(int code, Datum arg)
+{
+	segment_zones_free((ZoneSegment *) DatumGetPointer(arg));
+}
+
+/* Frees the zones in case of an error (a damaged value, no memory). */
+static bool
+fill_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
+{
+	volatile bool made = false;
+
+	if (indexam_pause_search != NULL)
+		indexam_pause_search(true);
+	SOFORT_ENSURE_ERROR_CLEANUP(abandon_zones, PointerGetDatum(zones));
+	{
+		made = make_segment_zones(c, number, zones);
+	}
+	SOFORT_END_ENSURE_ERROR_CLEANUP();
+	if (indexam_pause_search != NULL)
+		indexam_pause_search(false);
+	return made;
+}
+
 /* Zones of a segment; NULL if the arena is full, or they would be no help. */
 ZoneSegment *
 segment_zones(Collector *c, uint32 number)
@@ -454,7 +479,6 @@ segment_zones(Collector *c, uint32 number)
 	PartialSegment *segment = &c->partial->segments[number];
 	ZoneSegment *zones = __atomic_load_n(&segment->zones, __ATOMIC_ACQUIRE);
 	ZoneSegment *nobody = NULL;
-	bool		made;
 
 	if (zones != NULL || pg_atomic_read_u32(&c->partial->scattered) != 0)
 		return zones;
@@ -463,12 +487,8 @@ segment_zones(Collector *c, uint32 number)
 	zones = arena_alloc(sizeof(ZoneSegment), ARENA_NO_OOM | ARENA_ZERO);
 	if (zones == NULL)
 		return NULL;
-	if (indexam_pause_search != NULL)
-		indexam_pause_search(true);
-	made = make_segment_zones(c, number, zones);
-	if (indexam_pause_search != NULL)
-		indexam_pause_search(false);
-	if (made && __atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
+	if (fill_segment_zones(c, number, zones) &&
+		__atomic_compare_exchange_n(&segment->zones, &nobody, zones, false, __ATOMIC_ACQ_REL,
 									__ATOMIC_ACQUIRE))
 	{
 		pg_atomic_fetch_add_u64(&c->partial->bytes, sizeof(ZoneSegment) +
