@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rowlock.c
- *	  Claiming a version for DELETE or UPDATE, row locks, waiting.
+ *	  Claiming a version for DELETE or UPDATE, row locks.
  *
  * Results are those of heap_delete(), heap_update() and heap_lock_tuple() for
  * the same history.  A single holder is a LOCK word; everything else is in the
@@ -16,12 +16,9 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "sofort/compat/lock.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
-#include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/rel.h"
 
 #include "txn_internal.h"
 
@@ -32,14 +29,6 @@ static const bool conflicts[4][4] = {
 	[LockTupleNoKeyExclusive] = {[LockTupleShare] = true, [LockTupleNoKeyExclusive] = true,
 	[LockTupleExclusive] = true},
 	[LockTupleExclusive] = {true, true, true, true},
-};
-
-/* Heavyweight lock that queues those who wait for a row, as on heap. */
-static const LOCKMODE tuple_lock_mode[4] = {
-	[LockTupleKeyShare] = AccessShareLock,
-	[LockTupleShare] = RowShareLock,
-	[LockTupleNoKeyExclusive] = ExclusiveLock,
-	[LockTupleExclusive] = AccessExclusiveLock,
 };
 
 /* What is in the way of a claim or lock. */
@@ -203,94 +192,6 @@ examine_beside(const TxnRow *r, uint64 end, LockTupleMode mode, Obstacle *o)
 	LWLockAcquire(partition_lock(r), LW_SHARED);
 	examine_entries(r, mode, o);
 	LWLockRelease(partition_lock(r));
-}
-
-/* ------------------------------------------------------------------------
- * Waiting
- * ------------------------------------------------------------------------
- */
-
-/*
- * Queue for the row.  False if LockWaitSkip would have to wait; 55P03 if
- * LockWaitError would.
- */
-static bool
-take_tuple_lock(const TxnRow *r, LockTupleMode mode, LockWaitPolicy policy, bool *have)
-{
-	ItemPointerData tid = r->tid;
-
-	if (*have)
-		return true;
-	switch (policy)
-	{
-		case LockWaitBlock:
-			LockTuple(r->rel, &tid, tuple_lock_mode[mode]);
-			break;
-		case LockWaitSkip:
-			if (!compat_conditional_lock_tuple(r->rel, &tid, tuple_lock_mode[mode], false))
-				return false;
-			break;
-		case LockWaitError:
-			if (!compat_conditional_lock_tuple(r->rel, &tid, tuple_lock_mode[mode], true))
-				ereport(ERROR,
-						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						 errmsg("could not obtain lock on row in relation \"%s\"",
-								RelationGetRelationName(r->rel))));
-			break;
-	}
-	*have = true;
-	return true;
-}
-
-void
-txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_lock)
-{
-	ItemPointerData tid = r->tid;
-
-	if (!*have_tuple_lock)
-		return;
-	UnlockTuple(r->rel, &tid, tuple_lock_mode[mode]);
-	*have_tuple_lock = false;
-}
-
-/* Waits for an xid as the policy says; results as take_tuple_lock(). */
-static bool
-wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Oper oper)
-{
-	ItemPointerData tid = r->tid;
-
-	SOFORT_STOP("row-wait");
-	switch (policy)
-	{
-		case LockWaitBlock:
-			XactLockTableWait(xid, r->rel, &tid, oper);
-			break;
-		case LockWaitSkip:
-			return compat_conditional_xact_wait(xid, false);
-		case LockWaitError:
-			if (!compat_conditional_xact_wait(xid, true))
-				ereport(ERROR,
-						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						 errmsg("could not obtain lock on row in relation \"%s\"",
-								RelationGetRelationName(r->rel))));
-			break;
-	}
-	return true;
-}
-
-/*
- * Waits for the undo of an aborted transaction.  Its backend undoes it before it releases
- * the xid; one that was prepared has no backend.  False as wait_for_xid(): undoing much
- * takes time.
- */
-static bool
-wait_for_undo(const TxnRow *r, const WordView *e, LockWaitPolicy policy, XLTW_Oper oper)
-{
-	CHECK_FOR_INTERRUPTS();
-	if (!wait_for_xid(r, view_waitable(e), policy, oper))
-		return false;
-	txn_resolve_prepared();
-	return true;
 }
 
 /* ------------------------------------------------------------------------
@@ -554,7 +455,7 @@ attempt_claim(RowClaim *c)
 			return claim_ending(c, &e);
 		case ROW_UNDOING:
 			/* heap would not call this waiting */
-			(void) wait_for_undo(c->row, &e, LockWaitBlock, c->oper);
+			(void) rowlock_wait_for_undo(c->row, &e, LockWaitBlock, c->oper);
 			return ATTEMPT_AGAIN;
 		case ROW_OK:
 			break;
@@ -586,8 +487,8 @@ txn_claim_row(const TxnRow *r, CommandId cid, Snapshot crosscheck, uint64 end_fl
 			continue;
 		/* a session that already holds a lock does not queue: that could deadlock */
 		if (!c.obstacle.holds_own)
-			(void) take_tuple_lock(r, c.mode, LockWaitBlock, &have_tuple_lock);
-		(void) wait_for_xid(r, c.blocker, LockWaitBlock, c.oper);
+			(void) rowlock_take_tuple_lock(r, c.mode, LockWaitBlock, &have_tuple_lock);
+		(void) rowlock_wait_for_xid(r, c.blocker, LockWaitBlock, c.oper);
 	}
 	txn_release_tuple_lock(r, c.mode, &have_tuple_lock);
 	return c.result;
@@ -734,7 +635,7 @@ attempt_lock(RowLockRequest *l)
 		return fail_lock(l, TM_SelfModified, (TransactionId) e.fxid, WORD_COMMAND(e.word));
 	if (outcome == ROW_UNDOING)
 	{
-		if (wait_for_undo(r, &e, l->policy, XLTW_Lock))
+		if (rowlock_wait_for_undo(r, &e, l->policy, XLTW_Lock))
 			return ATTEMPT_AGAIN;
 		return fail_lock(l, TM_WouldBlock, view_waitable(&e), InvalidCommandId);
 	}
@@ -779,8 +680,8 @@ txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode, LockWaitPolicy 
 			continue;
 		l.blocked_before = true;
 		skip_tuple_lock |= l.obstacle.holds_own;
-		if ((!skip_tuple_lock && !take_tuple_lock(r, mode, policy, have_tuple_lock)) ||
-			!wait_for_xid(r, l.blocker, policy, XLTW_Lock))
+		if ((!skip_tuple_lock && !rowlock_take_tuple_lock(r, mode, policy, have_tuple_lock)) ||
+			!rowlock_wait_for_xid(r, l.blocker, policy, XLTW_Lock))
 		{
 			(void) fail_lock(&l, TM_WouldBlock, l.blocker, InvalidCommandId);
 			break;
@@ -819,7 +720,7 @@ txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
 					return TM_Ok;
 				break;
 			case OWNER_UNDOING:
-				(void) wait_for_undo(successor, &e, LockWaitBlock, XLTW_LockUpdated);
+				(void) rowlock_wait_for_undo(successor, &e, LockWaitBlock, XLTW_LockUpdated);
 				continue;
 			case OWNER_RUNNING:
 				if (conflicts[ender_mode(e.word)][mode])
@@ -835,7 +736,7 @@ txn_lock_successor(const TxnRow *successor, CommandId cid, LockTupleMode mode)
 				break;
 		}
 		if (TransactionIdIsValid(o.xid))
-			(void) wait_for_xid(successor, o.xid, LockWaitBlock, XLTW_LockUpdated);
+			(void) rowlock_wait_for_xid(successor, o.xid, LockWaitBlock, XLTW_LockUpdated);
 	}
 }
 

@@ -18,6 +18,7 @@
 #include "sofort/txn/txn.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "storage/s_lock.h"
 
@@ -499,6 +500,14 @@ partition_lock(const TxnRow *r)
 /* ---- rowlock.c ---- */
 extern void rowlock_mark(const TxnRow *to);
 extern void rowlock_release(SubTransactionId from_sub);
+
+/* ---- rowlock_wait.c; no LWLock may be held; 55P03 with LockWaitError ---- */
+extern bool rowlock_take_tuple_lock(const TxnRow *r, LockTupleMode mode, LockWaitPolicy policy,
+									bool *have);
+extern bool rowlock_wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy,
+								 XLTW_Oper oper);
+extern bool rowlock_wait_for_undo(const TxnRow *r, const WordView *e, LockWaitPolicy policy,
+								  XLTW_Oper oper);
 
 /* ---- rowlock_log.c ---- */
 extern void rowlock_log_all(void);
