@@ -155,6 +155,19 @@ block_run_length(const StoreHeader *header, uint64 block)
 	return run->nblocks;
 }
 
+/*
+ * The header of the run that begins with this block; NULL: none does.  Told by the
+ * allocation, because before other blocks lie the last rows of the block before them.
+ */
+const RunHeader *
+block_begins_run(const BlockHeader *b, uint64 number)
+{
+	const RunHeader *run = (const RunHeader *) b - 1;
+
+	return number >= STORE_SINGLE_BLOCKS && pm_allocation_start(pm_ptr(run)) == pm_ptr(run) ?
+		run : NULL;
+}
+
 /* ---- growing; structure lock held ---- */
 
 static void

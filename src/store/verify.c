@@ -426,10 +426,9 @@ verify_row(const Verify *v, const RowRef *ref)
 static const char *
 run_problem(const Verify *v, uint64 number, const BlockHeader *b)
 {
-	const RunHeader *run = (const RunHeader *) b - 1;
-	PMPtr		p = pm_ptr(run);
+	const RunHeader *run = block_begins_run(b, number);
 
-	if (number < STORE_SINGLE_BLOCKS || pm_allocation_start(p) != p)
+	if (run == NULL)
 		return NULL;
 	if (run->magic != SOFORT_RUN_MAGIC || run->crc != run_crc(run))
 		return "checksum of the run is wrong";
@@ -469,12 +468,12 @@ verify_block_header(const Verify *v, uint64 number, PMPtr p)
 static void
 verify_run(const Verify *v, uint64 first, const BlockHeader *b)
 {
-	const RunHeader *run = (const RunHeader *) b - 1;
+	const RunHeader *run = block_begins_run(b, first);
 	const char *start = (const char *) b;
 	char		place[64];
 	uint32		i;
 
-	if (first < STORE_SINGLE_BLOCKS || pm_allocation_start(pm_ptr(run)) != pm_ptr(run))
+	if (run == NULL)
 		return;
 	snprintf(place, sizeof(place), "block " UINT64_FORMAT, first);
 	for (i = 1; i < run->nblocks; i++)

@@ -127,15 +127,6 @@ refer_values(Space *s, const ShapeHeader *shape, const BlockHeader *b)
 	}
 }
 
-/* (The header of a run is where other blocks have the last rows of the block before them.) */
-static bool
-begins_run(const BlockHeader *b)
-{
-	PMPtr		p = pm_ptr((const RunHeader *) b - 1);
-
-	return pm_allocation_start(p) == p;
-}
-
 static void
 refer_blocks(Space *s, const StoreHeader *h)
 {
@@ -160,7 +151,7 @@ refer_blocks(Space *s, const StoreHeader *h)
 			refer(s, *entry);
 			continue;			/* told already */
 		}
-		if (n < STORE_SINGLE_BLOCKS || begins_run(b))
+		if (n < STORE_SINGLE_BLOCKS || block_begins_run(b, n) != NULL)
 			refer(s, *entry);
 		refer(s, b->links);
 		refer(s, b->successors);

@@ -672,6 +672,7 @@ extern void block_note_collected(StoreShared *shared, uint64 b, uint32 n);
 extern void block_extend(Relation rel, StoreDesc *store, bool force);
 extern uint64 *block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors);
 extern uint32 block_run_length(const StoreHeader *header, uint64 block);
+extern const RunHeader *block_begins_run(const BlockHeader *b, uint64 number);
 extern bool header_locate(const StoreHeader *header, uint64 row, RowRef *ref);
 
 static inline uint64 *
