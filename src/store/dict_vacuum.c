@@ -60,8 +60,7 @@ dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref
 {
 	DictIndex  *index;
 
-	for (index = __atomic_load_n(&shared->dictionaries, __ATOMIC_ACQUIRE); index != NULL;
-		 index = index->next)
+	for (index = dictionary_first(shared); index != NULL; index = index->next)
 	{
 		DictUse    *use = __atomic_load_n(&index->use, __ATOMIC_ACQUIRE);
 		PMPtr		dictionary;
@@ -274,7 +273,7 @@ store_vacuum_begin(Relation rel, StoreDesc *store, bool complete)
 	DictIndex  *index;
 
 	attach_large(store);
-	for (index = shared->dictionaries; index != NULL; index = index->next)
+	for (index = dictionary_first(shared); index != NULL; index = index->next)
 	{
 		free_retired_use(index);
 		free_retired_tables(index);
@@ -339,7 +338,7 @@ store_vacuum_end(StoreDesc *store, bool complete)
 	DictIndex  *index;
 
 	milestone_sweep(store);
-	for (index = shared->dictionaries; index != NULL; index = index->next)
+	for (index = dictionary_first(shared); index != NULL; index = index->next)
 	{
 		if (index->step == DICT_COUNTING)
 			unlink_unused(shared, index);

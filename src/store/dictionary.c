@@ -444,7 +444,7 @@ dictionary_attach(StoreShared *shared, DictionaryHeader *dictionary, int flags)
 	{
 		index->dictionary = dictionary;
 		index->next = shared->dictionaries;
-		/* dictionary_mark_row() goes through the list without the lock */
+		/* for dictionary_first() */
 		__atomic_store_n(&shared->dictionaries, index, __ATOMIC_RELEASE);
 		pg_atomic_fetch_add_u64(&shared->bytes_dram, sizeof(DictIndex));
 	}

@@ -574,6 +574,14 @@ extern uint32 dictionary_code_byval(StoreShared *shared, DictIndex *index, const
 									int len, const char *values, uint32 n, uint64 limit,
 									uint64 own_rows);
 extern DictIndex *dictionary_index_of(StoreShared *shared, const DictionaryHeader *dictionary);
+
+/* The first of a store's list, without the structure lock: others are put before it meanwhile. */
+static inline DictIndex *
+dictionary_first(const StoreShared *shared)
+{
+	return __atomic_load_n(&shared->dictionaries, __ATOMIC_ACQUIRE);
+}
+
 extern bool dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows);
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
 
