@@ -559,8 +559,8 @@ compare_in_window() { ratio "$(field in_window "$1")" "$(field in_window "$2")";
 # than what runs before it (its disk and memory), so the two that are compared take turns.
 round_strategies()
 {
-	local l=$LOAD sync window m
-	local -A results=() modes=([0]="adaptive instant" [1]="instant adaptive")
+	local l=$LOAD sync window m modes=("adaptive instant" "instant adaptive")
+	local -A results=()
 	mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 1
 	window=$(window_of "$RESULT") || exit 1
 	again "$window"

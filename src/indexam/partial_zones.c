@@ -458,7 +458,7 @@ abandon_zones(int code, Datum arg)
 static bool
 fill_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
 {
-	volatile bool made = false;
+	bool		made;
 
 	if (indexam_pause_search != NULL)
 		indexam_pause_search(true);
