@@ -193,7 +193,7 @@ COMMENT ON COLUMN pool.layout_version IS 'version of the layout of the pool';
 COMMENT ON COLUMN pool.quota_bytes IS 'limit set by sofort.pool_size';
 COMMENT ON COLUMN pool.used_bytes IS 'bytes allocated in the pool, in units of 64 kB';
 COMMENT ON COLUMN pool.slab_bytes IS 'of used_bytes, cut into smaller pieces';
-COMMENT ON COLUMN pool.file_bytes IS 'bytes taken from the file system';
+COMMENT ON COLUMN pool.file_bytes IS 'bytes taken from the file system; up to 64 MB of them are free and kept for half a minute';
 COMMENT ON COLUMN pool.dram_total IS 'size of the DRAM arena (sofort.dram_size)';
 COMMENT ON COLUMN pool.dram_used IS 'bytes of the DRAM arena used since the start: what is freed is used again, and stays counted';
 COMMENT ON COLUMN pool.stores IS 'tables, of all databases, that the pool holds';

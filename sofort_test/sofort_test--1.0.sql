@@ -44,6 +44,11 @@ CREATE FUNCTION empty_arena()
 RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_empty_arena' LANGUAGE C STRICT;
 COMMENT ON FUNCTION empty_arena() IS 'gives back what fill_arena() took in this session';
 
+CREATE FUNCTION give_back_free()
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_give_back_free' LANGUAGE C STRICT;
+COMMENT ON FUNCTION give_back_free() IS
+    'gives blocks of free space back to the file system; for half a minute none are kept';
+
 CREATE FUNCTION reserve_and_error(bytes bigint)
 RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_reserve_and_error' LANGUAGE C STRICT;
 COMMENT ON FUNCTION reserve_and_error(bigint) IS

@@ -48,6 +48,7 @@ PG_FUNCTION_INFO_V1(sofort_test_fill_pool);
 PG_FUNCTION_INFO_V1(sofort_test_set_generations);
 PG_FUNCTION_INFO_V1(sofort_test_fill_arena);
 PG_FUNCTION_INFO_V1(sofort_test_empty_arena);
+PG_FUNCTION_INFO_V1(sofort_test_give_back_free);
 PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
 PG_FUNCTION_INFO_V1(sofort_test_allocations);
 PG_FUNCTION_INFO_V1(sofort_test_rebuild);
@@ -270,6 +271,14 @@ sofort_test_empty_arena(PG_FUNCTION_ARGS)
 		taken_list = t->next;
 		arena_free(t);
 	}
+	PG_RETURN_VOID();
+}
+
+Datum
+sofort_test_give_back_free(PG_FUNCTION_ARGS)
+{
+	pool_require();
+	pm_give_back_free();
 	PG_RETURN_VOID();
 }
 

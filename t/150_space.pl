@@ -476,7 +476,7 @@ foreach my $how ('DROP TABLE x', 'TRUNCATE x; DROP TABLE x', 'BEGIN; DROP TABLE 
 {
 	my $make = q{CREATE TABLE x (id int, v text) USING sofort; INSERT INTO x SELECT i, 'row' FROM generate_series(1, 100000) i};
 	my $lock = 'SELECT count(*) FROM (SELECT FROM x FOR UPDATE) l';
-	my $file = sub { return (stat($node->pool_file))[12] * 512; };
+	my $file = sub { sql('SELECT sofort_test.give_back_free()'); return (stat($node->pool_file))[12] * 512; };
 	my $least;
 	sql("$make; DROP TABLE x");
 	$least = $file->();

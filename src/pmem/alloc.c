@@ -530,9 +530,8 @@ free_segment(AllocIntent *intent)
 	(void) segment_find(target & PM_OFFSET_MASK, &e, &g);
 	pm_store8_persist(&pm_extent[e].words[g], 0);
 	SOFORT_STOP("pmem-segment-freed");
-	segment_punch(target & PM_OFFSET_MASK, n);
 	pm_store8_persist(&intent->target, PM_NULL);
-	segment_untake(target & PM_OFFSET_MASK, n);
+	segment_release(target & PM_OFFSET_MASK, n);
 }
 
 /* Frees the space of the targets of n intents, then forgets these. */

@@ -17,6 +17,7 @@
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 
@@ -66,6 +67,30 @@ typedef struct EpochSlot
 
 #define PM_SPARE_GRANULES	8	/* granules kept back for what makes room */
 
+/* Free granules that keep their blocks; see free_cache.c.  Under the segment lock. */
+#define FREE_CACHE_RUNS		1024
+#define FREE_CACHE_GRANULES	1024	/* 64 MB */
+
+typedef struct FreeRun
+{
+	uint64		offset;
+	uint32		n;				/* granules */
+	uint32		round;			/* of pm_trim(), when it was freed */
+} FreeRun;
+
+typedef struct FreeCache
+{
+	FreeRun		run[FREE_CACHE_RUNS];	/* the oldest first */
+	int			nruns;
+	uint32		granules;		/* of all runs */
+	uint32		round;			/* calls of pm_trim() */
+	volatile uint32 rounds_off; /* nothing is kept for so many more */
+	int			next_extent;	/* pm_trim() has not looked here yet (trim_lock) */
+	uint32		next_granule;
+	Latch	   *volatile trimmer;	/* who calls pm_trim() */
+	volatile bool trimming;		/* it will call without being woken */
+} FreeCache;
+
 typedef struct PmShared
 {
 	PoolStatus	status;
@@ -89,11 +114,13 @@ typedef struct PmShared
 
 	LWLock	   *segment_lock;	/* bitmap, hints, used, words_prepared */
 	LWLock	   *control_lock;	/* control file, high-water mark, store ids */
+	LWLock	   *trim_lock;		/* held while free granules are looked at or given back */
 	LWLockPadded *slab_locks;	/* SLAB_LOCKS of them */
 
 	pg_atomic_uint64 used_granules;
 	uint32		nspare;			/* segment lock */
 	uint64		spare[PM_SPARE_GRANULES];	/* offsets */
+	FreeCache	free_cache;
 	uint64		extent_used[PM_MAX_EXTENTS];
 	uint32		extent_hint[PM_MAX_EXTENTS];	/* granules below are used */
 
@@ -260,7 +287,11 @@ extern void segment_fill_spare(void);
 extern int	segment_take(uint32 n, int flags, uint64 *offset);
 extern void segment_punch(uint64 offset, uint32 n);
 extern void segment_untake(uint64 offset, uint32 n);
+extern void segment_clear(uint64 offset, uint32 n);
+extern uint32 segment_make_spare(uint64 offset, uint32 n);
+extern void segment_count_used(int n);
 extern void segment_release(uint64 offset, uint32 n);
+extern bool segment_take_next_free(int *extent, uint32 *granule, uint64 *offset, uint32 *n);
 extern bool segment_find(uint64 offset, int *extent, uint32 *granule);
 extern bool segment_is_used(int extent, uint32 granule);
 
@@ -285,6 +316,10 @@ segment_word(int extent, uint32 granule)
 {
 	return *(volatile uint64 *) &pm_extent[extent].words[granule];
 }
+
+/* free_cache.c */
+extern bool free_cache_take(uint32 n, uint64 *offset);
+extern bool free_cache_add(uint64 offset, uint32 n);
 
 /* slab.c */
 extern int	slab_class(Size size);

@@ -59,7 +59,7 @@ pool_shmem_size(void)
 int
 pool_lwlocks(void)
 {
-	return 3 + SLAB_LOCKS;
+	return 4 + SLAB_LOCKS;
 }
 
 /* False if it exists already (nothing to do then). */
@@ -86,7 +86,8 @@ make_shared(void)
 	pm_shared->segment_lock = &locks[0].lock;
 	pm_shared->control_lock = &locks[1].lock;
 	redo_init_shared(p, &locks[2].lock);
-	pm_shared->slab_locks = &locks[3];
+	pm_shared->trim_lock = &locks[3].lock;
+	pm_shared->slab_locks = &locks[4];
 	pm_shared->status = POOL_UNAVAILABLE;
 	pg_atomic_init_u64(&pm_shared->used_granules, 0);
 	pg_atomic_init_u32(&pm_shared->slab_serial, 0);

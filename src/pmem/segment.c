@@ -20,6 +20,7 @@
 
 #define WORDS_PER_STEP	512		/* words_prepared grows by a page of words */
 #define SPARE_TRIES		1024	/* granules looked at for storage at the start */
+#define MOST_TAKEN_FREE	1024	/* granules */
 #define BITMAP_WORDS	(PM_MAX_GRANULES / 64)
 
 static inline uint64 *
@@ -188,6 +189,14 @@ segment_startup(PoolRefusal *why)
 
 /* ---- taking ---- */
 
+/* n more granules are in use, as the quota counts it.  Caller holds the segment lock. */
+void
+segment_count_used(int n)
+{
+	pg_atomic_write_u64(&pm_shared->used_granules,
+						pg_atomic_read_u64(&pm_shared->used_granules) + (uint64) (int64) n);
+}
+
 /*
  * First run of n free granules of an extent at or above the hint.  Granules at
  * or above words_prepared are free and have no bits yet.
@@ -274,6 +283,11 @@ take_granules(uint32 n, int flags, uint64 *offset)
 		LWLockRelease(pm_shared->segment_lock);
 		return PM_FULL_QUOTA;
 	}
+	if (free_cache_take(n, offset))
+	{
+		LWLockRelease(pm_shared->segment_lock);
+		return 0;
+	}
 	for (e = 0; e < pm_nextents; e++)
 	{
 		if (!find_run(e, n, &start))
@@ -292,15 +306,17 @@ take_granules(uint32 n, int flags, uint64 *offset)
 	if (pm_shared->extent_hint[e] == start)
 		pm_shared->extent_hint[e] = start + n;
 	pm_shared->extent_used[e] += n;
-	pg_atomic_write_u64(&pm_shared->used_granules,
-						pg_atomic_read_u64(&pm_shared->used_granules) + n);
+	segment_count_used((int) n);
 	LWLockRelease(pm_shared->segment_lock);
 	SOFORT_STOP("pmem-granules-taken");
 
 	*offset = granule_offset(e, start);
 	rc = back_range(*offset, (uint64) n * PM_GRANULE);
 	if (rc != 0)
-		segment_release(*offset, n);
+	{
+		segment_punch(*offset, n);
+		segment_untake(*offset, n);
+	}
 	return rc;
 }
 
@@ -400,6 +416,11 @@ segment_take(uint32 n, int flags, uint64 *offset)
 {
 	int			rc = take_granules(n, flags, offset);
 
+	if (rc != 0 && rc != PM_FULL_QUOTA)
+	{
+		pm_give_back_free();
+		rc = take_granules(n, flags, offset);
+	}
 	if (rc != 0 && take_spare(n, flags, offset))
 		return 0;
 	return rc;
@@ -407,20 +428,12 @@ segment_take(uint32 n, int flags, uint64 *offset)
 
 /* ---- giving back ---- */
 
-/* Clears the bits of granules that have no word; some may become spare ones instead. */
-void
-segment_untake(uint64 offset, uint32 n)
+/* Clears the bits of granules that have no word; counted: as used, for the quota */
+static void
+clear_granules(uint64 offset, uint32 n, bool counted)
 {
 	int			e;
 	uint32		g;
-
-	while (n > 0 && pm_shared->nspare < PM_SPARE_GRANULES && add_spare(offset))
-	{
-		offset += PM_GRANULE;
-		n--;
-	}
-	if (n == 0)
-		return;
 
 	if (!segment_find(offset, &e, &g))
 		elog(PANIC, "sofort: offset " UINT64_FORMAT " is in no extent", offset);
@@ -429,9 +442,86 @@ segment_untake(uint64 offset, uint32 n)
 	if (pm_shared->extent_hint[e] > g)
 		pm_shared->extent_hint[e] = g;
 	pm_shared->extent_used[e] -= n;
-	pg_atomic_write_u64(&pm_shared->used_granules,
-						pg_atomic_read_u64(&pm_shared->used_granules) - n);
+	if (counted)
+		segment_count_used(-(int) n);
 	LWLockRelease(pm_shared->segment_lock);
+}
+
+/* For granules that do not count: of free_cache.c */
+void
+segment_clear(uint64 offset, uint32 n)
+{
+	clear_granules(offset, n, false);
+}
+
+/* Some may become spare ones instead. */
+void
+segment_untake(uint64 offset, uint32 n)
+{
+	while (n > 0 && pm_shared->nspare < PM_SPARE_GRANULES && add_spare(offset))
+	{
+		offset += PM_GRANULE;
+		n--;
+	}
+	if (n > 0)
+		clear_granules(offset, n, true);
+}
+
+/*
+ * The first of n granules that have blocks become spare ones, as long as there are too few
+ * of these; returns how many.  Caller holds the segment lock.
+ */
+uint32
+segment_make_spare(uint64 offset, uint32 n)
+{
+	uint32		made = 0;
+
+	while (made < n && pm_shared->nspare < PM_SPARE_GRANULES)
+		pm_shared->spare[pm_shared->nspare++] = offset + (uint64) made++ * PM_GRANULE;
+	return made;
+}
+
+/* Takes the next run of free granules of an extent at or above one; that becomes its end. */
+static bool
+take_free_run(int extent, uint32 *granule, uint32 *n)
+{
+	uint64	   *bitmap = extent_bitmap(extent);
+	uint32		end = Min(words_prepared(extent), pm_extent[extent].ngranules);
+	uint32		g = *granule;
+	uint32		count = 0;
+
+	LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
+	while (g < end && bit_is_set(bitmap, g))
+		g += g % 64 == 0 && bitmap[g / 64] == ~UINT64CONST(0) ? 64 : 1;
+	while (count < MOST_TAKEN_FREE && g + count < end && !bit_is_set(bitmap, g + count))
+		count++;
+	set_bits(bitmap, g, count);
+	pm_shared->extent_used[extent] += count;
+	LWLockRelease(pm_shared->segment_lock);
+	*granule = g + count;
+	*n = count;
+	return count > 0;
+}
+
+/*
+ * Takes free granules that may have blocks, the next ones behind a place, which goes on.
+ * They do not count as used.  Others who need space must not miss them: they wait for
+ * trim_lock, which the caller holds.  False: there are no more.
+ */
+bool
+segment_take_next_free(int *extent, uint32 *granule, uint64 *offset, uint32 *n)
+{
+	while (*extent < pm_nextents)
+	{
+		if (take_free_run(*extent, granule, n))
+		{
+			*offset = granule_offset(*extent, *granule - *n);
+			return true;
+		}
+		(*extent)++;
+		*granule = 0;
+	}
+	return false;
 }
 
 /*
@@ -451,10 +541,12 @@ segment_punch(uint64 offset, uint32 n)
 		redo_write_space(REDO_PUNCH, offset, (uint64) n * PM_GRANULE);
 }
 
-/* Does both, for granules whose word is durably zero or was never set. */
+/* Frees granules whose word is durably zero: at once, or they keep their blocks for a while. */
 void
 segment_release(uint64 offset, uint32 n)
 {
+	if (free_cache_add(offset, n))
+		return;
 	segment_punch(offset, n);
 	segment_untake(offset, n);
 }

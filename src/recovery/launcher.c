@@ -670,6 +670,13 @@ save_workload(int code, Datum arg)
 	(void) workload_save(NULL);
 }
 
+/* Without a launcher nobody would give back later what is kept. */
+static void
+stop_trimming(int code, Datum arg)
+{
+	(void) pm_trim(NULL);
+}
+
 /* Without a launcher nobody must wait at the gate. */
 static void
 leave_gate_open(int code, Datum arg)
@@ -693,6 +700,7 @@ launch(Datum arg)
 	LWLockRelease(&Recovery->lock);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	before_shmem_exit(save_workload, (Datum) 0);
+	before_shmem_exit(stop_trimming, (Datum) 0);
 
 	/* (no pool: a new start of the server is needed anyway) */
 	if (pool_status() == POOL_READY)
@@ -714,6 +722,7 @@ launch(Datum arg)
 		tell_awaited();
 		waiting |= make_way();
 		waiting |= workload_save(MyLatch);
+		waiting |= pm_trim(MyLatch);
 		pgstat_report_activity(STATE_IDLE, NULL);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (waiting ? WL_TIMEOUT : 0),

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * alloc.c
- *	  Allocation (src/pmem/alloc.c, owner.c, slab.c, segment.c, vector.c): every stop point
+ *	  Allocation (src/pmem/alloc.c, owner.c, slab.c, segment.c, free_cache.c, vector.c): every stop point
  *	  and every drain of every operation is a power cut, with all that survives
  *	  one; what recovers is compared with a model.  Then processes that allocate
  *	  side by side, and are killed.
@@ -738,6 +738,8 @@ test_processes(void **state)
 		pid_t		pid[CHILDREN];
 		int			status;
 
+		if (round % 2 == 1)
+			op_trim();
 		fflush(NULL);
 		for (int c = 0; c < CHILDREN; c++)
 		{

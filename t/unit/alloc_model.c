@@ -780,6 +780,16 @@ op_new_store(void)
 	after.made = 0;
 }
 
+/* From now on until the next start what is freed keeps its blocks for a while. */
+void
+op_trim(void)
+{
+	static Latch latch;
+
+	for (int k = random_below(2) ? 1 : 40; k > 0; k--)
+		(void) pm_trim(&latch);
+}
+
 const NamedOperation operations[] = {
 	{"publish", op_publish, 8},
 	{"batch", op_batch, 3},
@@ -793,7 +803,8 @@ const NamedOperation operations[] = {
 	{"error", op_error, 4},
 	{"new store", op_new_store, 3},
 	{"store undone", op_store_undone, 2},
-	{"drop", op_drop, 2}
+	{"drop", op_drop, 2},
+	{"trim", op_trim, 2}
 };
 const int	noperations = lengthof(operations);
 

@@ -87,6 +87,7 @@ extern void op_free(void);
 extern void op_free_batch(void);
 extern void op_free_group(void);
 extern void op_store_undone(void);
+extern void op_trim(void);
 
 /* False: it was stopped at the nth event; so for a start. */
 extern bool run_until(Operation op, uint64 nth);

@@ -436,6 +436,132 @@ test_file_is_looked_at_when_open(void **state)
 	assert_non_null(strstr(why.message, "is not a regular file"));
 }
 
+/* ---- blocks of free granules ---- */
+
+static uint64
+blocks(void)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(pm_pool_fd, &st), 0);
+	return (uint64) st.st_blocks * 512 / PM_GRANULE;
+}
+
+static Latch trimmer;
+static int	wakeups;
+
+void
+SetLatch(Latch *latch)
+{
+	assert_ptr_equal(latch, &trimmer);
+	wakeups++;
+}
+
+static void
+trim(int calls)
+{
+	while (calls-- > 0)
+		(void) pm_trim(&trimmer);
+}
+
+static PMPtr
+take(PMPtr *link, uint64 granules, StoreId owner)
+{
+	PmReservation r;
+
+	pm_reserve(&r, owner, granules * PM_GRANULE, link, 1, 0);
+	memset(r.addr, 1, granules * PM_GRANULE);
+	pm_publish(&r);
+	return *link;
+}
+
+/*
+ * What is freed keeps its blocks for half a minute, is taken again first, does not count as
+ * used, and goes back if space is short.
+ */
+static void
+test_kept_blocks(void **state)
+{
+	StoreId		owner = pool_next_store_id();
+	uint64		at_first;
+	uint64		used;
+	PMPtr	   *link;
+	PMPtr		p;
+
+	pm_vector_reserve(&PoolSuper->stores, 400, PM_OWNER_POOL, 0);
+	link = pm_vector_get(&PoolSuper->stores, 0);
+	at_first = blocks();
+	used = pg_atomic_read_u64(&pm_shared->used_granules);
+
+	/* nobody would give it back later: it goes at once */
+	(void) take(&link[0], 100, owner);
+	assert_true(blocks() >= at_first + 100);
+	assert_true(pm_free(owner, &link[0], 1));
+	assert_true(blocks() < at_first + 10);
+
+	trim(1);
+	p = take(&link[0], 100, owner);
+	(void) take(&link[1], 10, owner);
+	wakeups = 0;
+	assert_true(pm_free(owner, &link[0], 1));
+	assert_true(pm_free(owner, &link[1], 1));
+	assert_true(blocks() >= at_first + 110);
+	assert_true(wakeups > 0);
+	assert_int_equal(pg_atomic_read_u64(&pm_shared->used_granules), used);
+	assert_true(pm_trim(&trimmer));
+	wakeups = 0;
+	assert_int_equal(take(&link[0], 100, owner), p);
+	assert_true(pm_free(owner, &link[0], 1));
+	assert_int_equal(wakeups, 0);	/* it is awake */
+	assert_pool_is_sound();
+	trim(29);
+	assert_true(blocks() >= at_first + 100);
+	trim(3);
+	assert_true(blocks() < at_first + 10);
+	assert_false(pm_trim(&trimmer));
+
+	/* too large to be kept; too many to be kept: the oldest go */
+	(void) take(&link[0], 300, owner);
+	assert_true(pm_free(owner, &link[0], 1));
+	assert_true(blocks() < at_first + 10);
+	for (int i = 0; i < 30; i++)
+		(void) take(&link[i], 100, owner);
+	for (int i = 0; i < 30; i++)
+		assert_true(pm_free(owner, &link[i], 1));
+	assert_true(blocks() <= at_first + FREE_CACHE_GRANULES + 10);
+	assert_true(blocks() >= at_first + FREE_CACHE_GRANULES / 2);
+	assert_pool_is_sound();
+
+	/* a crash; the next life looks for what this one has kept */
+	server_start();
+	server_become(1);
+	assert_true(blocks() >= at_first + FREE_CACHE_GRANULES / 2);
+	trim(1);
+	assert_true(blocks() < at_first + 10);
+	assert_pool_is_sound();
+
+	/* space is short: all go, and nothing is kept for a while */
+	(void) take(&link[0], 100, owner);
+	(void) take(&link[1], 100, owner);
+	assert_true(pm_free(owner, &link[0], 1));
+	pm_give_back_free();
+	assert_true(pm_free(owner, &link[1], 1));
+	assert_true(blocks() < at_first + 10);
+	assert_true(pm_trim(&trimmer));
+	trim(30);
+	(void) take(&link[1], 100, owner);
+	assert_true(pm_free(owner, &link[1], 1));
+	assert_true(blocks() >= at_first + 100);
+
+	/* the end of who gives back */
+	assert_false(pm_trim(NULL));
+	assert_true(blocks() < at_first + 10);
+	(void) take(&link[1], 100, owner);
+	assert_true(pm_free(owner, &link[1], 1));
+	assert_true(blocks() < at_first + 10);
+	assert_pool_is_sound();
+}
+
 int
 main(void)
 {
@@ -452,6 +578,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_lives, begin, end),
 		cmocka_unit_test_setup_teardown(test_older_copy, begin, end),
 		cmocka_unit_test_setup_teardown(test_file_is_looked_at_when_open, begin, end),
+		cmocka_unit_test_setup_teardown(test_kept_blocks, begin, end),
 	};
 
 	if (getenv("UNIT_TEST") != NULL)

@@ -1056,6 +1056,58 @@ test_freed_space(void **state)
 	}
 }
 
+/* Freed granules keep their blocks, and are taken again: the log has no entry for that. */
+static void
+keeping_life(uint64 unused)
+{
+	static Latch trimmer;
+	PMPtr	   *link = pm_vector_get(&PoolSuper->stores, 1);
+	StoreId		owner = pool_next_store_id();
+	PmReservation r;
+	PMPtr		first;
+
+	check_area();
+	server_become(1);
+	(void) pm_trim(&trimmer);
+	pm_reserve(&r, owner, 2 * PM_GRANULE, link, 1, 0);
+	memset(r.addr, 0x55, r.size);
+	pm_flush(r.addr, r.size);
+	pm_publish(&r);
+	first = r.target;
+	if (!pm_free(owner, link, 1))
+		_exit(4);
+	pm_flush(r.addr, r.size);
+	pm_reserve(&r, owner, 2 * PM_GRANULE, link, 1, 0);
+	if (r.target != first || pm_shared->free_cache.nruns != 0)
+		_exit(10);
+	memset(r.addr, 0x66, r.size / 2);
+	pm_flush(r.addr, r.size / 2);
+	pm_publish(&r);
+	assert_pool_is_sound();
+}
+
+static void
+life_after_keeping(uint64 unused)
+{
+	const unsigned char *bytes = pm_deref(*(PMPtr *) pm_vector_get(&PoolSuper->stores, 1));
+
+	check_area();
+	for (Size i = 0; i < PM_GRANULE; i++)
+		if (bytes[i] != 0x66)
+			_exit(12);
+	assert_pool_is_sound();
+}
+
+static void
+test_kept_space(void **state)
+{
+	life(first_life, 10, 0);
+	life(keeping_life, 0, 0);
+	cut_pool_file();
+	cut_log();
+	life(life_after_keeping, 0, 0);
+}
+
 /* Chunks until the worker is woken, or there are so many */
 static int
 write_chunks(int process, int most)
@@ -1281,6 +1333,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_failed_replay, begin, end),
 		cmocka_unit_test_setup_teardown(test_log_of_others, begin, end),
 		cmocka_unit_test_setup_teardown(test_freed_space, begin, end),
+		cmocka_unit_test_setup_teardown(test_kept_space, begin, end),
 		cmocka_unit_test_setup_teardown(test_worker_is_woken, begin, end),
 		cmocka_unit_test_setup_teardown(test_spare_granules, begin, end),
 		cmocka_unit_test_setup_teardown(test_lives, begin, end),

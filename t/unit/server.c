@@ -674,8 +674,10 @@ report_problem(void *arg, const char *kind, const char *place, const char *probl
 void
 assert_pool_is_sound(void)
 {
+	const FreeCache *cache = &pm_shared->free_cache;
 	int			problems = 0;
 	uint64		used = pm_shared->nspare;
+	uint64		kept = 0;
 	uint64		bits = 0;
 
 	pool_verify(report_problem, &problems);
@@ -693,8 +695,19 @@ assert_pool_is_sound(void)
 				used += SEGWORD_STATE(word) == SEGWORD_SEGMENT ? SEGWORD_COUNT(word) : 1;
 		}
 	}
+	for (int i = 0; i < cache->nruns; i++)
+	{
+		int			e;
+		uint32		g;
+
+		check(segment_find(cache->run[i].offset, &e, &g));
+		for (uint32 k = 0; k < cache->run[i].n; k++)
+			check(segment_is_used(e, g + k) && segment_word(e, g + k) == 0);
+		kept += cache->run[i].n;
+	}
+	check(kept == cache->granules && kept <= FREE_CACHE_GRANULES);
 	check(used == pg_atomic_read_u64(&pm_shared->used_granules));
-	check(used == bits);
+	check(used + kept == bits);
 }
 
 /* ---- random numbers ---- */

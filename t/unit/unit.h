@@ -65,7 +65,7 @@ extern void server_forget(void);
 	})
 extern void server_after_error(void);
 
-/* sofort.pool_verify() finds nothing; used, slab and spare granules add up. */
+/* sofort.pool_verify() finds nothing; used, slab, spare and kept granules add up. */
 extern void assert_pool_is_sound(void);
 
 /* In a child process of a test: a failed check ends it. */

@@ -11,6 +11,7 @@
 #include "access/xlog_internal.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
+#include "storage/latch.h"
 
 /* GUCs (defined in src/sofort.c) */
 extern char *sofort_pool_path;
@@ -176,6 +177,16 @@ typedef struct PoolUsage
 } PoolUsage;
 
 extern void pool_usage(PoolUsage *usage);
+
+/*
+ * Gives blocks of the file back that were kept though they are free, and that nobody needs.
+ * To be called about once in a second as long as it returns true, and again when it sets
+ * the latch; by one process.  NULL: for the last time, all are given back.
+ */
+extern bool pm_trim(Latch *latch);
+
+/* Gives all of them back at once; for half a minute none are kept. */
+extern void pm_give_back_free(void);
 
 /* The pool's path, even if the pool cannot be used; NULL if not preloaded. */
 extern const char *pool_path(void);
