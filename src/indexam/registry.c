@@ -300,10 +300,7 @@ shared_publish(const RelFileLocator *locator, Oid index_oid)
 		if (entry->shared == NULL)
 		{
 			dshash_delete_entry(table, entry);
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("out of memory for sofort's indexes and dictionaries"),
-					 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+			arena_raise_full(0);
 		}
 	}
 	shared = entry->shared;
@@ -384,15 +381,6 @@ copy_format(const KeyFormat *format)
 	return copy;
 }
 
-static void
-registry_arena_full(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory for sofort's indexes and dictionaries"),
-			 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
-}
-
 void
 registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format)
 {
@@ -401,7 +389,7 @@ registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format)
 	if (copy == NULL)
 	{
 		tree_destroy(tree);
-		registry_arena_full();
+		arena_raise_full(0);
 	}
 	if (tree_in_pool(tree))
 		tree_complete(tree);
@@ -421,7 +409,7 @@ registry_publish_partial(SofortIndex *shared, PartialIndex *partial, const KeyFo
 	if (copy == NULL)
 	{
 		partial_free(partial);
-		registry_arena_full();
+		arena_raise_full(0);
 	}
 	entry = dshash_find(table, &shared->locator, true);
 	if (entry != NULL && entry->shared == shared && registry_state(shared) == INDEX_MISSING)

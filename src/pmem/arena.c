@@ -114,6 +114,18 @@ arena_dsa(void)
 	return area;
 }
 
+void
+arena_raise_full(Size size)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory for sofort's indexes and dictionaries"),
+			 size == 0 ? 0 :
+			 errdetail("%zu bytes were asked for; the arena has %d MB (sofort.dram_size).",
+					   size, sofort_dram_size_mb),
+			 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+}
+
 /*
  * Memory for all processes, aligned to 8 bytes (to 64 if the size is a
  * multiple of 64 and a power of two).  53200 if there is none left, or NULL
@@ -131,12 +143,7 @@ arena_alloc(Size size, int flags)
 	{
 		if (flags & ARENA_NO_OOM)
 			return NULL;
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory for sofort's indexes and dictionaries"),
-				 errdetail("%zu bytes were asked for; the arena has %d MB (sofort.dram_size).",
-						   size, sofort_dram_size_mb),
-				 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
+		arena_raise_full(size);
 	}
 	return arena_base + p;
 }

@@ -83,15 +83,6 @@ make_in_pool(DictionaryHeader *d, uint64 slots, PmReservation *r, int *full)
 	return t;
 }
 
-void
-dict_raise_out_of_memory(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory for sofort's indexes and dictionaries"),
-			 errhint("Raise sofort.dram_size and restart the server, or drop indexes on sofort tables.")));
-}
-
 /*
  * Frees the tables that the link leads to, the oldest first: nothing is lost if a crash
  * cuts that short.
@@ -274,7 +265,7 @@ dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacement placement,
 			return false;
 		if (full != 0)
 			pm_raise_full(full, media_size(slots));
-		dict_raise_out_of_memory();
+		arena_raise_full(0);
 	}
 	fill_new(t, delta, index, 0);
 	if (placement != DICT_DRAM)
@@ -302,7 +293,7 @@ make_delta(StoreShared *shared, DictIndex *index, uint64 slots)
 	DictTable  *delta = make_in_dram(slots);
 
 	if (delta == NULL)
-		dict_raise_out_of_memory();
+		arena_raise_full(0);
 	fill_new(delta, NULL, index, index->table->media->covered);
 	replace(shared, index, &index->delta, delta);
 }
@@ -346,7 +337,7 @@ dict_tables_open(StoreShared *shared, DictIndex *index, int flags)
 			arena_free(t);
 			if (flags & ARENA_NO_OOM)
 				return true;
-			dict_raise_out_of_memory();
+			arena_raise_full(0);
 		}
 		fill_new(delta, t, index, media->covered);
 		replace(shared, index, &index->delta, delta);

@@ -70,8 +70,6 @@ extern bool dict_tables_make(StoreShared *shared, DictIndex *index, DictPlacemen
  */
 extern bool dict_tables_open(StoreShared *shared, DictIndex *index, int flags);
 
-pg_noreturn extern void dict_raise_out_of_memory(void);
-
 /*
  * Makes room for one more value, which will have this code.  False: too many others are
  * where its hash points.

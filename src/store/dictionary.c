@@ -425,7 +425,7 @@ make_tables(StoreShared *shared, DictIndex *index, int flags)
 		(void) dict_tables_make(shared, index, dictionary_placement_of(d),
 								pm_vector_count(&d->values), flags);
 	else if ((flags & ARENA_NO_OOM) == 0)
-		dict_raise_out_of_memory();
+		arena_raise_full(0);
 }
 
 /*

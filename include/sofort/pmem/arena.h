@@ -14,12 +14,16 @@
 #define SOFORT_PMEM_ARENA_H
 
 #include "postgres.h"
+#include "sofort/compat/compat.h"
 #include "utils/dsa.h"
 
 #define ARENA_NO_OOM	0x1		/* return NULL instead of raising */
 #define ARENA_ZERO		0x2
 
 extern void *arena_alloc(Size size, int flags);
+
+/* The error of arena_alloc(), for who called it with ARENA_NO_OOM; size 0: not known */
+pg_noreturn extern void arena_raise_full(Size size);
 
 /* At the start, where an error would end the server: refuses the pool instead. */
 extern void arena_refuse_start(const char *what);
