@@ -496,7 +496,7 @@ registry_former_files(Oid index_oid, const RelFileLocator *current, RelFileLocat
 		former_steps++;
 		if (shared->index_oid == index_oid &&
 			locator_db(&shared->locator) == locator_db(current) &&
-			memcmp(&shared->locator, current, sizeof(*current)) != 0 && n < space)
+			!locator_equal(&shared->locator, current) && n < space)
 			former[n++] = shared->locator;
 	}
 	LWLockRelease(&registry->lock.lock);

@@ -300,9 +300,7 @@ store_open(Relation rel)
 
 	pool_require();
 	txn_resolve_leftovers();
-	if (likely(e->desc != NULL && locator_number(&e->locator) == locator_number(l) &&
-			   locator_db(&e->locator) == locator_db(l) &&
-			   locator_spc(&e->locator) == locator_spc(l) &&
+	if (likely(e->desc != NULL && locator_equal(&e->locator, l) &&
 			   e->registry_version == registry_version() &&
 			   e->invalidations == invalidations))
 		return e->desc;

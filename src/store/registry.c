@@ -90,13 +90,6 @@ key_of(const RelFileLocator *locator)
 	return key;
 }
 
-static inline bool
-same_locator(const RelFileLocator *a, const RelFileLocator *b)
-{
-	return locator_number(a) == locator_number(b) && locator_db(a) == locator_db(b) &&
-		locator_spc(a) == locator_spc(b);
-}
-
 static RelFileLocator
 key_of_header(const StoreHeader *header)
 {
@@ -399,7 +392,7 @@ node_of_locator(const RelFileLocator *locator)
 
 	for (node = Registry->by_locator[bucket_of_locator(&key)]; node != NULL;
 		 node = node->next_by_locator)
-		if (same_locator(&node->key, &key))
+		if (locator_equal(&node->key, &key))
 			break;
 	return node;
 }

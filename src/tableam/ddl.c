@@ -42,13 +42,6 @@ become_heap(Relation rel, const RelFileLocator *locator, TransactionId *freeze_x
 	rel->rd_tableam->COMPAT_SET_NEW_FILE(rel, locator, RELPERSISTENCE_TEMP, freeze_xid, minmulti);
 }
 
-static bool
-same_locator(const RelFileLocator *a, const RelFileLocator *b)
-{
-	return locator_spc(a) == locator_spc(b) && locator_db(a) == locator_db(b) &&
-		locator_number(a) == locator_number(b);
-}
-
 /*
  * Makes the file of a store, and the store.  An unlogged table gets an empty init fork,
  * too, so that PostgreSQL resets its file after a crash.
@@ -97,7 +90,7 @@ inherit_placements(Relation rel, const RelFileLocator *locator)
 	int			length;
 	Relation	old;
 
-	if (!same_locator(relation_locator(rel), locator))
+	if (!locator_equal(relation_locator(rel), locator))
 		store_inherit_placements(relation_locator(rel), locator);
 	else if (sscanf(RelationGetRelationName(rel), "pg_temp_%u%n", &replaced, &length) == 1 &&
 			 RelationGetRelationName(rel)[length] == '\0' &&
@@ -121,19 +114,19 @@ tableam_set_new_file(Relation rel, const RelFileLocator *locator, char persisten
 {
 	if (persistence == RELPERSISTENCE_TEMP)
 	{
-		Assert(same_locator(relation_locator(rel), locator));
+		Assert(locator_equal(relation_locator(rel), locator));
 		become_heap(rel, locator, freeze_xid, minmulti);
 		return;
 	}
 	refuse_binary_upgrade(rel);
-	if (!same_locator(relation_locator(rel), locator))
+	if (!locator_equal(relation_locator(rel), locator))
 		tableam_refuse_waiting(rel);
 	*freeze_xid = InvalidTransactionId;
 	*minmulti = InvalidMultiXactId;
 
 	create_storage(rel, locator, persistence);
 	inherit_placements(rel, locator);
-	if (!same_locator(relation_locator(rel), locator))
+	if (!locator_equal(relation_locator(rel), locator))
 		store_drop_at_commit(relation_locator(rel));
 }
 

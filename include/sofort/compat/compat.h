@@ -26,6 +26,7 @@ typedef RelFileNode RelFileLocator;
 #define locator_spc(l)		((l)->spcNode)
 #define locator_db(l)		((l)->dbNode)
 #define locator_number(l)	((l)->relNode)
+#define locator_equal(a, b)	RelFileNodeEquals(*(a), *(b))
 #define relation_locator(rel) (&(rel)->rd_node)
 #define rd_firstRelfilelocatorSubid rd_firstRelfilenodeSubid
 #else
@@ -33,6 +34,7 @@ typedef RelFileNode RelFileLocator;
 #define locator_spc(l)		((l)->spcOid)
 #define locator_db(l)		((l)->dbOid)
 #define locator_number(l)	((l)->relNumber)
+#define locator_equal(a, b)	RelFileLocatorEquals(*(a), *(b))
 #define relation_locator(rel) (&(rel)->rd_locator)
 #endif
 
