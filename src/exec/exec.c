@@ -382,7 +382,7 @@ index_is_complete(Relation index)
 	if (index->rd_rel->relam != exec_index_am_oid())
 		return true;
 	indexam_stats(index, &stats);
-	return strcmp(stats.state, "ready") == 0;
+	return stats.state == INDEX_READY;
 }
 
 void

@@ -151,7 +151,7 @@ set_size(IndexOptInfo *info)
 
 	per_page = Max(2, floor(per_page));
 	indexam_stats(index, &stats);
-	entries = strcmp(stats.state, "ready") == 0 ? (double) stats.entries :
+	entries = stats.state == INDEX_READY ? (double) stats.entries :
 		Max(info->tuples, index->rd_rel->reltuples);
 	if (info->indpred != NIL)
 		info->tuples = entries;

@@ -127,7 +127,7 @@ rebuilt_part(Oid index_oid)
 	double		result = 0;
 
 	indexam_stats(index, &stats);
-	if (strcmp(stats.state, "ready") == 0 || stats.merging || !partial_is_possible(index))
+	if (stats.state == INDEX_READY || stats.merging || !partial_is_possible(index))
 		result = 1;				/* or it will be ready before it is used */
 	else if (stats.segments > 0)
 		result = (double) stats.segments_done / stats.segments;

@@ -594,17 +594,24 @@ fill_partial_stats(PartialIndex *partial, IndexamStats *stats)
 	stats->started = partial->started;
 }
 
+const char *
+indexam_state_name(IndexTreeState state)
+{
+	static const char *const names[] = {"missing", "building", "partial", "ready"};
+
+	return names[state];
+}
+
 /* Under the lock of its entry in the table */
 static void
 fill_stats(SofortIndex *shared, IndexamStats *stats)
 {
-	static const char *const states[] = {"missing", "building", "partial", "ready"};
 	IndexTreeState state = registry_state(shared);
 
 	memset(stats, 0, sizeof(*stats));
 	stats->locator = shared->locator;
 	stats->index_oid = shared->index_oid;
-	stats->state = states[state];
+	stats->state = state;
 	stats->placement = placement_name(TREE_DRAM);
 	stats->workers = (int) pg_atomic_read_u32(&shared->workers);
 	stats->waiters = (int) pg_atomic_read_u32(&shared->waiters);
@@ -643,7 +650,7 @@ fill_pool_stats(IndexamStats *stats)
 	header = pm_deref(store->tree);
 	stats->placement = placement_name(header->placement);
 	if (header->placement == TREE_PMEM)
-		stats->state = "ready";
+		stats->state = INDEX_READY;
 	stats->entries = header->entries;
 	stats->bytes_pool = header->bytes;
 	if (stats->height == 0 && header->placement == TREE_PMEM)
@@ -667,7 +674,7 @@ indexam_stats(Relation index, IndexamStats *stats)
 		memset(stats, 0, sizeof(*stats));
 		stats->locator = *relation_locator(index);
 		stats->index_oid = RelationGetRelid(index);
-		stats->state = "missing";
+		stats->state = INDEX_MISSING;
 		stats->placement = placement_name(TREE_DRAM);
 	}
 	fill_pool_stats(stats);

@@ -180,7 +180,7 @@ am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	indexam_stats(info->index, &tree);
 	if (tree.bytes_pool > 0)
 		sweep_if_needed(info->index);
-	if (strcmp(tree.state, "ready") != 0)
+	if (tree.state != INDEX_READY)
 		return NULL;
 	stats = palloc0(sizeof(IndexBulkDeleteResult));
 	stats->num_pages = pages_of(tree.bytes_dram + tree.bytes_pool);

@@ -321,14 +321,13 @@ sofort_index_info(PG_FUNCTION_ARGS)
 	{
 		indexam_stats(index, &stats);
 		values[0] = CStringGetTextDatum(stats.placement);
-		values[1] = CStringGetTextDatum(stats.state);
-		nulls[2] = nulls[3] = strcmp(stats.state, "ready") != 0 &&
-			strcmp(stats.state, "partial") != 0;
+		values[1] = CStringGetTextDatum(indexam_state_name(stats.state));
+		nulls[2] = nulls[3] = stats.state != INDEX_READY && stats.state != INDEX_PARTIAL;
 		nulls[5] = true;
-		if (stats.segments > 0 || strcmp(stats.state, "ready") == 0)
+		if (stats.segments > 0 || stats.state == INDEX_READY)
 		{
 			nulls[5] = false;
-			values[5] = Float8GetDatum(strcmp(stats.state, "ready") == 0 ? 1.0 :
+			values[5] = Float8GetDatum(stats.state == INDEX_READY ? 1.0 :
 									   (double) stats.segments_done / stats.segments);
 		}
 		values[2] = Int64GetDatum((int64) stats.entries);
@@ -357,7 +356,7 @@ count_structure(void *arg, const IndexamStats *stats)
 	StructureCounts *counts = arg;
 
 	counts->total++;
-	if (strcmp(stats->state, "ready") == 0)
+	if (stats->state == INDEX_READY)
 		counts->ready++;
 	counts->rows += stats->rows_read;
 	counts->segments += stats->segments_total;

@@ -189,11 +189,11 @@ describe(Oid index_oid, const List *prepared, RecoveryStructure *structure)
 	memset(structure, 0, sizeof(*structure));
 	structure->index = index_oid;
 	structure->table = index->rd_index->indrelid;
-	structure->ready = strcmp(stats.state, "ready") == 0;
+	structure->ready = stats.state == INDEX_READY;
 	structure->persistent = strcmp(stats.placement, "dram") != 0;
 	structure->failed = list_member_oid(failed, index_oid);
-	structure->partial = strcmp(stats.state, "partial") == 0;
-	structure->busy = strcmp(stats.state, "building") == 0 ||
+	structure->partial = stats.state == INDEX_PARTIAL;
+	structure->busy = stats.state == INDEX_BUILDING ||
 		(structure->partial && (stats.merging || stats.draining ||
 								(stats.segments_claimed == stats.segments &&
 								 stats.segments_done < stats.segments)));

@@ -154,11 +154,22 @@ extern void indexam_forget_database(Oid db_oid);
 
 /* ---- views and checks ---- */
 
+typedef enum IndexTreeState
+{
+	INDEX_MISSING = 0,			/* as after a restart; there is no tree */
+	INDEX_BUILDING,				/* by one process; not to be used */
+	INDEX_PARTIAL,				/* being rebuilt in segments, can be used */
+	INDEX_READY
+} IndexTreeState;
+
+/* "missing", "building", "partial", "ready", as the views show it */
+extern const char *indexam_state_name(IndexTreeState state);
+
 typedef struct IndexamStats
 {
 	RelFileLocator locator;
 	Oid			index_oid;		/* as it was when the tree was made */
-	const char *state;			/* "missing", "building", "partial", "ready" */
+	IndexTreeState state;
 	const char *placement;
 	uint64		entries;		/* in the pool, after a crash: an estimate */
 	uint64		bytes_dram;		/* nodes, tuples, and what belongs to them */

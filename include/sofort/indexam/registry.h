@@ -9,19 +9,12 @@
 #define SOFORT_INDEXAM_REGISTRY_H
 
 #include "sofort/compat/compat.h"
+#include "sofort/indexam/indexam.h"
 #include "sofort/indexam/keys.h"
 #include "sofort/store/store.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
-
-typedef enum IndexTreeState
-{
-	INDEX_MISSING = 0,			/* as after a restart; tree is NULL */
-	INDEX_BUILDING,				/* by builder_pid; not to be used */
-	INDEX_PARTIAL,				/* being rebuilt in segments, can be used */
-	INDEX_READY
-} IndexTreeState;
 
 #define INDEX_UNIQUE_LOCKS	16
 
