@@ -273,80 +273,108 @@ warn_of_damage(uint64 i, const StoreHeader *header, const char *problem)
 			 errhint("Run sofort.verify_pool(), and sofort.verify() for the table.")));
 }
 
-void
-store_startup(void)
+/* False: the arena is full. */
+static bool
+enter_at_startup(StoreHeader *header, uint64 slot, bool emptied)
 {
-	bool		crashed;
+	StoreNode  *node = arena_alloc(sizeof(StoreNode), ARENA_ZERO | ARENA_NO_OOM);
+
+	if (node == NULL)
+		return false;
+	insert_node(node, header, slot, false);
+	node->emptied = emptied;
+	return true;
+}
+
+/* Is it being dropped, or a tree whose build did not come to its end? */
+static bool
+is_left_over(const StoreHeader *header)
+{
+	return header->state == STORE_DROPPING ||
+		((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE));
+}
+
+/* One entry of the pool's directory of stores.  False: the arena is full. */
+static bool
+start_store(uint64 i, bool crashed)
+{
+	PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
+	StoreHeader *header;
+	const char *problem;
+	bool		emptied;
+
+	if (slot == NULL || *slot == PM_NULL)
+	{
+		Registry->free_slots++;
+		return true;
+	}
+	header = pm_allocated_size(*slot) < sizeof(StoreHeader) ? NULL : pm_deref_quietly(*slot);
+	if (header == NULL)
+	{
+		warn_of_damage(i, NULL, "reference to the header is damaged");
+		return true;
+	}
+	emptied = reset_unlogged(header, crashed);
+	problem = store_header_problem(header);
+	if (problem != NULL)
+	{
+		warn_of_damage(i, header, problem);
+		return enter_at_startup(header, i, false);
+	}
+	if (is_left_over(header))
+	{
+		/* the process that stored it may not have drained it */
+		set_state(header, STORE_DROPPING);
+		finish_drop(header, slot, true);
+		Registry->free_slots++;
+		return true;
+	}
+	/*
+	 * Counts that a killed process stored, because rows will rely on them; and what was
+	 * emptied.  (Drained by txn_startup(), or done again by the next start, if this one
+	 * refuses the pool.)
+	 */
+	pm_flush(header, sizeof(StoreHeader));
+	return enter_at_startup(header, i, emptied);
+}
+
+static void
+init_registry(void)
+{
 	bool		found;
-	uint64		i;
 
 	Registry = ShmemInitStruct("sofort store registry", sizeof(StoreRegistry), &found);
 	StoreLocks = GetNamedLWLockTranche("sofort_store");
 	memset(Registry, 0, sizeof(StoreRegistry));
 	pg_atomic_init_u64(&Registry->version, 1);
-	for (i = 0; i < NHORIZONS; i++)
+	for (int i = 0; i < NHORIZONS; i++)
 	{
 		pg_atomic_init_u32(&Registry->horizons[i].database, InvalidOid);
 		pg_atomic_init_u64(&Registry->horizons[i].horizon, 0);
 	}
 	pg_atomic_init_u64(&Registry->orphans_sought, 0);
+}
+
+void
+store_startup(void)
+{
+	bool		crashed;
+
+	init_registry();
 	txn_register_store_ops(&StoreOps);
 	workload_startup();
 	if (pool_status() != POOL_READY)
 		return;
 
 	crashed = server_has_crashed();
-	for (i = 0; i < pm_vector_count(&PoolSuper->stores); i++)
+	for (uint64 i = 0; i < pm_vector_count(&PoolSuper->stores); i++)
 	{
-		PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
-		StoreHeader *header;
-		StoreNode  *node;
-		const char *problem;
-		bool		emptied;
-
-		if (slot == NULL || *slot == PM_NULL)
+		if (!start_store(i, crashed))
 		{
-			Registry->free_slots++;
-			continue;
+			arena_refuse_start("stores");
+			return;
 		}
-		header = pm_allocated_size(*slot) < sizeof(StoreHeader) ? NULL : pm_deref_quietly(*slot);
-		emptied = header != NULL && reset_unlogged(header, crashed);
-		problem = header == NULL ? "reference to the header is damaged" :
-			store_header_problem(header);
-		if (problem != NULL)
-		{
-			warn_of_damage(i, header, problem);
-			if (header == NULL)
-				continue;
-			node = arena_alloc(sizeof(StoreNode), ARENA_ZERO | ARENA_NO_OOM);
-			if (node == NULL)
-				break;
-			insert_node(node, header, i, false);
-			continue;
-		}
-		if (header->state == STORE_DROPPING ||
-			((store_flags(header) & STORE_TREE) && !(store_flags(header) & STORE_TREE_COMPLETE)))
-		{
-			set_state(header, STORE_DROPPING);	/* the process that stored it may not have
-												 * drained it */
-			finish_drop(header, slot, true);
-			Registry->free_slots++;
-			continue;
-		}
-		/*
-		 * counts that a killed process stored, because rows will rely on them; and what was
-		 * emptied
-		 */
-		pm_flush(header, sizeof(StoreHeader));
-		node = arena_alloc(sizeof(StoreNode), ARENA_ZERO | ARENA_NO_OOM);
-		if (node == NULL)
-			break;
-		insert_node(node, header, i, false);
-		node->emptied = emptied;
 	}
-	/* (drained by txn_startup(), or done again by the next start, if this one refuses the pool) */
-	if (i < pm_vector_count(&PoolSuper->stores))
-		arena_refuse_start("stores");
 }
 
 /*
