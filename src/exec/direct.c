@@ -421,7 +421,7 @@ make_new_row(DirectState *d, TupleTableSlot *old)
 
 /* False: nothing was done, and the ordinary nodes know what to do. */
 static bool
-update_row(DirectState *d, TupleTableSlot *old)
+update_directly(DirectState *d, TupleTableSlot *old)
 {
 	EState	   *estate = d->css.ss.ps.state;
 	Relation	rel = d->css.ss.ss_currentRelation;
@@ -455,7 +455,7 @@ direct_update(PlanState *ps)
 
 	while (d->ordinary == NULL && (slot = next_row(d)) != NULL)
 	{
-		if (!update_row(d, slot))
+		if (!update_directly(d, slot))
 			ordinary_takes_over(d);
 	}
 	return d->ordinary != NULL ? ExecProcNode(d->ordinary) : NULL;

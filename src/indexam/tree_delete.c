@@ -204,8 +204,9 @@ should_merge(const Tree *tree, const MergePair *pair)
 	return n <= node_capacity(tree, pair->left) * 3 / 5;
 }
 
+/* Parent and both nodes, with interrupts held */
 static bool
-latch_three(const MergePair *pair)
+latch_pair(const MergePair *pair)
 {
 	HOLD_INTERRUPTS();
 	if (node_latch(pair->parent, pair->parent_version))
@@ -236,7 +237,7 @@ merge(Tree *tree, const MergePair *pair)
 
 	if (tree_level_in_pool(tree, parent->level))
 		return pool_merge(tree, pair);
-	if (!latch_three(pair))
+	if (!latch_pair(pair))
 		return false;
 
 	separator = node_entries(tree, parent) + pair->slot * tree->stride;

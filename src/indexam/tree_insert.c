@@ -199,7 +199,7 @@ step_down(Tree *tree, Descent *d, const TreeProbe *probe)
 
 /* To the leaf of the probe, with room in every inner node on the path. */
 static TreeResult
-descend(Tree *tree, Descent *d, const TreeProbe *probe)
+find_leaf_with_room(Tree *tree, Descent *d, const TreeProbe *probe)
 {
 	for (;;)
 	{
@@ -290,7 +290,7 @@ tree_insert(Tree *tree, const uint8 *entry, const TreeProbe *probe, const TreeOr
 		int			pos;
 		int			equal;
 
-		if (descend(tree, &d, probe) == TREE_FULL)
+		if (find_leaf_with_room(tree, &d, probe) == TREE_FULL)
 			return TREE_FULL;
 		if (tree_in_pool(tree))
 		{

@@ -49,8 +49,8 @@ typedef struct Path
 
 /* Leaf for the seek; NULL if something changed under way.  path may be NULL. */
 static TreeNode *
-descend(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *version,
-		Path *path)
+find_leaf_and_fences(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *version,
+					 Path *path)
 {
 	TreeNode   *node = tree_root(tree);
 	uint64		v = node_version(tree, node);
@@ -114,7 +114,7 @@ tree_read_leaf(Tree *tree, const TreeProbe *seek, bool before, const TreeProbe *
 	for (;;)
 	{
 		uint64		v = 0;
-		TreeNode   *node = descend(tree, seek, before, leaf, &v, NULL);
+		TreeNode   *node = find_leaf_and_fences(tree, seek, before, leaf, &v, NULL);
 		int			n;
 		int			from;
 		int			to;
@@ -178,7 +178,7 @@ tree_read_leaf_sweeping(Tree *tree, const TreeProbe *seek, const TreeOrder *orde
 			tree_read_leaf(tree, seek, false, seek, NULL, order, leaf);
 			return;
 		}
-		node = descend(tree, seek, false, leaf, &v, &path);
+		node = find_leaf_and_fences(tree, seek, false, leaf, &v, &path);
 		if (node == NULL)
 			continue;
 		memcpy(low, leaf_low(pool_leaf(node)), tree->stride);

@@ -160,8 +160,8 @@ unlatch_if(TreeNode *node)
  * there is no grandparent, and node if there is no parent.
  */
 static bool
-latch_three(Tree *tree, TreeNode *grand, uint64 gv, TreeNode *parent, uint64 pv, TreeNode *node,
-			uint64 v)
+latch_path(Tree *tree, TreeNode *grand, uint64 gv, TreeNode *parent, uint64 pv, TreeNode *node,
+		   uint64 v)
 {
 	HOLD_INTERRUPTS();
 	if (latch_if(grand, gv))
@@ -231,8 +231,8 @@ replace_by_two(Tree *tree, Descent *d, TreeNode *left, const uint8 *separator, T
 	pool_inner_flush(tree, top);
 	pm_drain();
 	SOFORT_STOP("tree-split-written");
-	if (!latch_three(tree, d->grand, d->grand_version, d->parent, d->parent_version, d->node,
-					 d->version))
+	if (!latch_path(tree, d->grand, d->grand_version, d->parent, d->parent_version, d->node,
+					d->version))
 	{
 		tree_node_unused(tree, top);
 		return TREE_ABSENT;
@@ -256,8 +256,8 @@ add_behind(Tree *tree, Descent *d, const uint8 *separator, TreeNode *right)
 	TreeNode   *parent = d->parent;
 	int			n;
 
-	if (!latch_three(tree, d->grand, d->grand_version, parent, d->parent_version, d->node,
-					 d->version))
+	if (!latch_path(tree, d->grand, d->grand_version, parent, d->parent_version, d->node,
+					d->version))
 		return TREE_ABSENT;
 	n = parent->n;
 	Assert(d->slot == n && n < tree->inner_capacity);
@@ -569,12 +569,12 @@ merged_parent(Tree *tree, const MergePair *pair, TreeNode *node)
 	return parent;
 }
 
-/* As latch_three(), and the right node */
+/* As latch_path(), and the right node */
 static bool
-latch_four(Tree *tree, const MergePair *pair)
+latch_path_and_right(Tree *tree, const MergePair *pair)
 {
-	if (!latch_three(tree, pair->grand, pair->grand_version, pair->parent, pair->parent_version,
-					 pair->left, pair->left_version))
+	if (!latch_path(tree, pair->grand, pair->grand_version, pair->parent, pair->parent_version,
+					pair->left, pair->left_version))
 		return false;
 	if (node_latch(pair->right, pair->right_version))
 		return true;
@@ -600,7 +600,7 @@ pool_merge(Tree *tree, const MergePair *pair)
 	pm_drain();
 	SOFORT_STOP("tree-merge-written");
 	/* what was copied is consistent if the versions have not changed */
-	if (parent == NULL || !latch_four(tree, pair))
+	if (parent == NULL || !latch_path_and_right(tree, pair))
 	{
 		tree_node_unused(tree, parent);
 		tree_node_unused(tree, node);

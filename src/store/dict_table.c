@@ -362,7 +362,7 @@ is_full(const DictTable *t)
 }
 
 static void
-enlarge(StoreShared *shared, DictIndex *index, uint64 code)
+enlarge_table(StoreShared *shared, DictIndex *index, uint64 code)
 {
 	DictionaryHeader *d = index->dictionary;
 
@@ -380,7 +380,7 @@ dict_tables_make_room(StoreShared *shared, DictIndex *index, uint64 hash, uint64
 	if (index->retired != NULL)
 		dict_tables_free_retired(index, false);
 	if (is_full(table_of(index, code)))
-		enlarge(shared, index, code);
+		enlarge_table(shared, index, code);
 	return empty_slot(table_of(index, code), hash) != NULL;
 }
 

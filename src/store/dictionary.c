@@ -148,7 +148,7 @@ set_absent(DictIndex *index, uint32 code, bool absent)
 
 /* Enlarges an array in the arena; false if there is no memory. */
 static bool
-enlarge(StoreShared *shared, void **array, Size old, Size new)
+enlarge_array(StoreShared *shared, void **array, Size old, Size new)
 {
 	void	   *p;
 
@@ -173,7 +173,7 @@ prepare_absent(StoreShared *shared, DictIndex *index)
 {
 	uint32		n = TYPEALIGN(64, pm_vector_count(&index->dictionary->values));
 
-	if (!enlarge(shared, (void **) &index->absent, index->nabsent_bits / 8, n / 8))
+	if (!enlarge_array(shared, (void **) &index->absent, index->nabsent_bits / 8, n / 8))
 		return false;
 	index->nabsent_bits = Max(index->nabsent_bits, n);
 	return true;
@@ -194,8 +194,8 @@ prepare_free(StoreShared *shared, DictIndex *index, uint32 n)
 {
 	uint32		size = Max(index->nfree_size, index->nfree + n);
 
-	if (!enlarge(shared, (void **) &index->free, index->nfree_size * sizeof(uint32),
-				 size * sizeof(uint32)))
+	if (!enlarge_array(shared, (void **) &index->free, index->nfree_size * sizeof(uint32),
+					   size * sizeof(uint32)))
 		return false;
 	index->nfree_size = size;
 	return true;
@@ -213,8 +213,8 @@ dictionary_unlink(StoreShared *shared, DictIndex *index, const DictUse *use, uin
 	uint32		i;
 	uint32		code;
 
-	if (!enlarge(shared, (void **) &index->unlinked, index->unlinked_size * sizeof(uint32),
-				 (first + nunused) * sizeof(uint32)))
+	if (!enlarge_array(shared, (void **) &index->unlinked, index->unlinked_size * sizeof(uint32),
+					   (first + nunused) * sizeof(uint32)))
 		return false;
 	index->unlinked_size = Max(index->unlinked_size, first + nunused);
 	LWLockAcquire(lock, LW_EXCLUSIVE);

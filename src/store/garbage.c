@@ -55,7 +55,7 @@ ring_used(const GarbageRing *ring)
 
 /* False: no memory, or large enough. */
 static bool
-enlarge(StoreShared *shared, GarbageRing *ring, uint32 max)
+enlarge_ring(StoreShared *shared, GarbageRing *ring, uint32 max)
 {
 	uint32		size = Max(ring->size * 2, RING_MIN);
 	Size		bytes = size * sizeof(GarbageChain);
@@ -83,7 +83,7 @@ ring_add(StoreShared *shared, GarbageRing *ring, uint32 max, uint64 root)
 {
 	GarbageChain *c;
 
-	if (ring_used(ring) == ring->size && !enlarge(shared, ring, max))
+	if (ring_used(ring) == ring->size && !enlarge_ring(shared, ring, max))
 		return;
 	c = &ring->entry[ring->head++ & (ring->size - 1)];
 	c->root = root;
