@@ -256,7 +256,7 @@ keys_compare_tuples(const IndexKeys *keys, IndexTuple a, IndexTuple b)
 
 /* Bytes, then tuples if both have one */
 static int
-compare_keys(const IndexKeys *keys, const uint8 *a, const uint8 *b)
+compare_bytes_and_tuples(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 {
 	int			c = memcmp(a, b, keys->format.key_len);
 
@@ -274,7 +274,7 @@ compare_keys(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 int
 keys_compare_entries(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 {
-	int			c = compare_keys(keys, a, b);
+	int			c = compare_bytes_and_tuples(keys, a, b);
 
 	if (c == 0)
 		c = memcmp(a + keys->format.key_len, b + keys->format.key_len, TREE_ROW_BYTES);
@@ -284,7 +284,7 @@ keys_compare_entries(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 bool
 keys_equal(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 {
-	return compare_keys(keys, a, b) == 0;
+	return compare_bytes_and_tuples(keys, a, b) == 0;
 }
 
 /* Compares the probe of a place whose key needs its tuple; the bytes are equal. */

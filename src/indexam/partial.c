@@ -256,7 +256,7 @@ compare_entries(const void *a, const void *b, void *arg)
 
 /* Where keys are equal, row ids come in ascending order. */
 static uint8 *
-sort_entries(IndexKeys *keys, uint8 *entries, uint64 n, bool tuples)
+sort_run(IndexKeys *keys, uint8 *entries, uint64 n, bool tuples)
 {
 	int			stride = keys_stride(&keys->format);
 	int			key_len = keys->format.key_len;
@@ -338,7 +338,7 @@ build_segment(SegmentBuild *build, uint32 number)
 		read_block(build, block);
 		SOFORT_STOP("rebuild-block");
 	}
-	publish_run(build, sort_entries(build->keys, build->entries, build->n, build->tuples > 0));
+	publish_run(build, sort_run(build->keys, build->entries, build->n, build->tuples > 0));
 	SOFORT_STOP("rebuild-segment-done");
 }
 
@@ -517,7 +517,7 @@ merge_piece(MergeState *merge, const uint8 *cut)
 		n += count;
 		merge->at[i] = to[i];
 	}
-	sorted = sort_entries(merge->keys, entries, n, tuples > 0);
+	sorted = sort_run(merge->keys, entries, n, tuples > 0);
 	for (i = 0; i < n; i++)
 		add_to_tree(merge, sorted + i * stride);
 }

@@ -257,7 +257,7 @@ set_entry_range(Collector *c)
 }
 
 static void
-set_range(Collector *c)
+set_leading_range(Collector *c)
 {
 	const KeyFormat *format = &c->keys->format;
 	const KeyColumn *column = &format->columns[0];
@@ -440,7 +440,7 @@ void
 set_ranges(Collector *c)
 {
 	c->ncolumns = order_columns(&c->keys->format);
-	set_range(c);
+	set_leading_range(c);
 	set_entry_range(c);
 	set_matches(c);
 	set_equal_columns(c);

@@ -88,7 +88,7 @@ typical_width(const ZoneSegment *zones)
 }
 
 static int
-compare_keys(const void *a, const void *b)
+compare_order_keys(const void *a, const void *b)
 {
 	OrderKey	x = *(const OrderKey *) a;
 	OrderKey	y = *(const OrderKey *) b;
@@ -108,7 +108,7 @@ home_of(const StrayMaker *maker, OrderKey *low, OrderKey *high, double *far)
 		return false;
 	for (i = 0; i < n; i++)
 		keys[i] = maker->c->order[maker->roots[i]];
-	qsort(keys, n, sizeof(OrderKey), compare_keys);
+	qsort(keys, n, sizeof(OrderKey), compare_order_keys);
 	*low = keys[n / 4];
 	*high = keys[n - 1 - n / 4];
 	*far = FAR_ROW * Max(order_distance(*high, *low), maker->typical);
@@ -215,7 +215,7 @@ compare_strays(const void *a, const void *b)
 {
 	const ZoneStray *x = a;
 	const ZoneStray *y = b;
-	int			result = compare_keys(&x->key, &y->key);
+	int			result = compare_order_keys(&x->key, &y->key);
 
 	return result != 0 ? result : (int) x->place - (int) y->place;
 }

@@ -379,7 +379,7 @@ load_keys(IndexKeys *keys, Relation index, bool partial)
 }
 
 static void
-attach(IndexKeys *keys, Relation index, bool partial)
+attach_keys(IndexKeys *keys, Relation index, bool partial)
 {
 	pool_require();
 	if (unlikely(indexam_before_use != NULL))
@@ -398,13 +398,13 @@ attach(IndexKeys *keys, Relation index, bool partial)
 void
 index_attach(IndexKeys *keys, Relation index)
 {
-	attach(keys, index, false);
+	attach_keys(keys, index, false);
 }
 
 void
 index_attach_partial(IndexKeys *keys, Relation index)
 {
-	attach(keys, index, true);
+	attach_keys(keys, index, true);
 }
 
 bool

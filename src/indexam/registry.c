@@ -190,7 +190,7 @@ enter_owner(SofortIndex *shared, Oid index_oid)
 }
 
 static void
-leave_owner(SofortIndex *shared)
+leave_bucket_of_owner(SofortIndex *shared)
 {
 	SofortIndex **p = bucket_of_owner(locator_db(&shared->locator), shared->index_oid);
 
@@ -203,7 +203,7 @@ void
 registry_set_owner(SofortIndex *shared, Oid index_oid)
 {
 	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
-	leave_owner(shared);
+	leave_bucket_of_owner(shared);
 	enter_owner(shared, index_oid);
 	LWLockRelease(&registry->lock.lock);
 }
@@ -276,7 +276,7 @@ shared_free(SofortIndex *shared)
 		arena_free(shared->format);
 	free_partials(shared->partial, shared->retired);
 	LWLockAcquire(&registry->lock.lock, LW_EXCLUSIVE);
-	leave_owner(shared);
+	leave_bucket_of_owner(shared);
 	shared->serial = 0;
 	shared->next_free = registry->free;
 	registry->free = shared;

@@ -504,7 +504,7 @@ am_beginscan(Relation index, int nkeys, int norderbys)
 }
 
 static void
-attach(ScanState *so, Relation index)
+attach_scan(ScanState *so, Relation index)
 {
 	index_attach_partial(&so->keys, index);
 	so->stride = keys_stride(&so->keys.format);
@@ -523,7 +523,7 @@ am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int nor
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	if (!so->ready)
-		attach(so, scan->indexRelation);
+		attach_scan(so, scan->indexRelation);
 	finish_kills(so);
 	so->parallel = compat_parallel_scan(scan);
 	so->started = so->positioned = so->bounds_valid = false;

@@ -391,7 +391,7 @@ take_range_key(ScanState *so, ScanCondition *condition, Range *range)
 }
 
 static void
-find_range(ScanState *so, int column, Range *range)
+range_of_column(ScanState *so, int column, Range *range)
 {
 	int			i;
 
@@ -423,7 +423,7 @@ bound_tie(const ScanCondition *condition, bool low)
 }
 
 static void
-set_range(ScanState *so, const BoundBuilder *equal, int column)
+add_range(ScanState *so, const BoundBuilder *equal, int column)
 {
 	Range		range;
 	BoundBuilder low;
@@ -433,7 +433,7 @@ set_range(ScanState *so, const BoundBuilder *equal, int column)
 
 	copy_builder(&low, equal);
 	copy_builder(&high, equal);
-	find_range(so, column, &range);
+	range_of_column(so, column, &range);
 	if (range.low != NULL)
 	{
 		add_value(&low, column, false, range.low_value, range.low_cross ? range.low : NULL);
@@ -476,7 +476,7 @@ scan_set_bounds(ScanState *so)
 	if (column < so->keys.format.nkeys)
 	{
 		so->one_key = false;
-		set_range(so, &equal, column);
+		add_range(so, &equal, column);
 	}
 	else
 	{

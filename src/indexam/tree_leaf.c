@@ -125,7 +125,7 @@ copy_slots(const Tree *tree, const TreeNode *node, uint64 v, uint64 slots, uint8
 
 /* Insertion sort: few entries, which often came in order.  slots may be NULL. */
 static void
-sort_entries(const Tree *tree, uint8 *entries, uint8 *slots, int n, const TreeOrder *order)
+sort_leaf(const Tree *tree, uint8 *entries, uint8 *slots, int n, const TreeOrder *order)
 {
 	int			stride = tree->stride;
 	uint8		hold[TREE_MAX_STRIDE];
@@ -212,7 +212,7 @@ leaf_read(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *lower,
 			kept++;
 		}
 	}
-	sort_entries(tree, out->entries, NULL, kept, order);
+	sort_leaf(tree, out->entries, NULL, kept, order);
 	out->n = kept;
 	return true;
 }
@@ -229,7 +229,7 @@ leaf_copy_sorted(Tree *tree, const TreeNode *node, uint64 v, const TreeOrder *or
 		return false;
 	for (int i = 0; i < out->n; i++, slots &= slots - 1)
 		out->slots[i] = __builtin_ctzll(slots);
-	sort_entries(tree, out->entries, out->slots, out->n, order);
+	sort_leaf(tree, out->entries, out->slots, out->n, order);
 	return true;
 }
 

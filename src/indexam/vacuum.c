@@ -45,7 +45,7 @@ keep_fence(VacuumState *state)
 
 /* Deletes the entries that the callback names.  Returns how many. */
 static int
-delete_from_leaf(VacuumState *state)
+delete_dead_entries(VacuumState *state)
 {
 	Tree	   *tree = state->keys.tree;
 	int			n = 0;
@@ -78,7 +78,7 @@ vacuum_leaf(VacuumState *state, bool first)
 	tree_read_leaf_sweeping(tree, seek, &state->keys.order, &state->leaf, state->sweep);
 	if (state->leaf.has_high)
 		keep_fence(state);
-	deleted = delete_from_leaf(state);
+	deleted = delete_dead_entries(state);
 	/* others have removed entries, too */
 	if (state->leaf.n > 0 && (deleted > 0 || tree_leaf_is_sparse(tree, state->leaf.n)))
 	{

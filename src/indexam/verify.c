@@ -108,7 +108,7 @@ verify_entry(VerifyState *state, const uint8 *entry)
 
 /* The leaf at the fence (NULL: the first one), with copies of its tuples */
 static void
-read_leaf(VerifyState *state, const EntryPlace *fence)
+copy_leaf(VerifyState *state, const EntryPlace *fence)
 {
 	Tree	   *tree = state->keys.tree;
 	TreeLeaf   *leaf = &state->leaf;
@@ -146,7 +146,7 @@ verify_leaves(VerifyState *state)
 		CHECK_FOR_INTERRUPTS();
 		if (!first)
 			keys_place(&fence, &state->keys, state->leaf.high, 0);
-		read_leaf(state, first ? NULL : &fence);
+		copy_leaf(state, first ? NULL : &fence);
 		first = false;
 		old = MemoryContextSwitchTo(state->context);
 		for (i = 0; i < state->leaf.n; i++)

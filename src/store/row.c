@@ -637,8 +637,8 @@ begin_waiting(StoreDesc *store, WaitingRows *waiting, uint64 begin)
  * they are flushed, not drained.
  */
 static int
-insert_range(StoreDesc *store, Datum *const *values, bool *const *isnull, int n, uint64 begin,
-			 uint64 *rows)
+insert_reserved(StoreDesc *store, Datum *const *values, bool *const *isnull, int n, uint64 begin,
+				uint64 *rows)
 {
 	Reservation *r = &store->local->main;
 	uint64		first = r->row;
@@ -683,7 +683,7 @@ store_insert_many(Relation rel, StoreDesc *store, Datum *const *values, bool *co
 		int			k;
 
 		space_reserve(rel, store, n - done);
-		k = insert_range(store, values + done, isnull + done, n - done, begin, rows + done);
+		k = insert_reserved(store, values + done, isnull + done, n - done, begin, rows + done);
 		done += k;
 		if (done < n && store->local->main.count > 0)
 		{

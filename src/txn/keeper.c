@@ -45,7 +45,7 @@ int			sofort_continuation_timeout = 60;
 static bool am_keeper = false;
 
 static inline TxnBackend *
-stand_in(const TxnKept *k)
+kept_stand_in(const TxnKept *k)
 {
 	return &TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared + (k - TxnKeptOnes)];
 }
@@ -234,7 +234,7 @@ static void
 adopt(TxnKept *k)
 {
 	TxnSlot    *s = &TxnSlots[k->slot];
-	TxnBackend *b = stand_in(k);
+	TxnBackend *b = kept_stand_in(k);
 	const Tcb  *tcb = txn_tcb_of_slot(k->slot);
 
 	b->slot = k->slot;
@@ -377,13 +377,13 @@ end_waiting(TxnKept *k, uint64 record, KeptState outcome)
 	__atomic_store_n(&s->active, false, __ATOMIC_RELEASE);
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
-	locktable_release(stand_in(k), TopSubTransactionId, 0);
+	locktable_release(kept_stand_in(k), TopSubTransactionId, 0);
 	/* not flushed: KEPT without an open record means the same, and is undone once more */
 	*(volatile uint64 *) &tcb->state = TCB_MAKE_STATE(TCB_FREE, k->generation, TxnShmem->life);
 	SOFORT_STOP("kept-released");
 	tcb_free_overflow(tcb);
 	__atomic_store_n(&s->waiting, false, __ATOMIC_RELEASE);
-	txn_mirror_leave(stand_in(k));
+	txn_mirror_leave(kept_stand_in(k));
 	kept_forget(k);
 	pg_atomic_fetch_sub_u32(&TxnShmem->kept_waiting, 1);
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
@@ -434,11 +434,11 @@ claim(void *arg)
 	k->resumed_as = My.fxid;
 	__atomic_store_n(&s->fxid, My.fxid, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->stays_open, true, __ATOMIC_RELAXED);
-	locktable_hand_over(stand_in(k), k->slot, My.backend);
+	locktable_hand_over(kept_stand_in(k), k->slot, My.backend);
 	k->stage = KEEP_RUNNING;
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_KEPT));
 	__atomic_store_n(&s->waiting, false, __ATOMIC_RELEASE);
-	txn_mirror_leave(stand_in(k));
+	txn_mirror_leave(kept_stand_in(k));
 	pg_atomic_fetch_sub_u32(&TxnShmem->kept_waiting, 1);
 	My.kept = k;
 	kept_continue(last_boundary(k));

@@ -30,7 +30,7 @@
 static bool finishes = false;
 
 static inline TxnBackend *
-stand_in(const TxnPrepared *p)
+prepared_stand_in(const TxnPrepared *p)
 {
 	return &TxnBackends[TxnShmem->nbackends + (p - TxnPreparedOnes)];
 }
@@ -97,7 +97,7 @@ static void
 adopt_slot(TxnPrepared *p, const Tcb *tcb, uint32 slot)
 {
 	TxnSlot    *s = &TxnSlots[slot];
-	TxnBackend *b = stand_in(p);
+	TxnBackend *b = prepared_stand_in(p);
 
 	p->slot = slot;
 	b->slot = slot;
@@ -273,7 +273,7 @@ void
 prepared_hand_over(void)
 {
 	TxnPrepared *p = My.prepared;
-	TxnBackend *b = stand_in(p);
+	TxnBackend *b = prepared_stand_in(p);
 	uint32		number = (uint32) (My.backend - TxnBackends);
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
@@ -371,14 +371,14 @@ resolve(TxnPrepared *p)
 
 	LWLockAcquire(txn_lwlock(TXN_LWLOCK_PREPARED), LW_EXCLUSIVE);
 	tcb_walk(tcb, slot, false, release_lock_words);
-	locktable_release(stand_in(p), TopSubTransactionId, 0);
+	locktable_release(prepared_stand_in(p), TopSubTransactionId, 0);
 	txn_drain();
 	pm_store8_persist(&tcb->state,
 					  TCB_MAKE_STATE(TCB_FREE, TCB_GENERATION(tcb->state), TxnShmem->life));
 	SOFORT_STOP("twophase-released");
 	tcb_free_overflow(tcb);
 	s->prepared = 0;
-	txn_mirror_leave(stand_in(p));
+	txn_mirror_leave(prepared_stand_in(p));
 	if (p->watched)
 		pg_atomic_fetch_sub_u32(&TxnShmem->finishing, 1);
 	pg_atomic_fetch_sub_u32(&TxnShmem->prepared, 1);
