@@ -65,12 +65,6 @@ tree_build_add_leaf(TreeBuilder *builder, const uint8 *low, TreeNode *leaf)
 	return add_child(builder, 1, low, left, leaf);
 }
 
-static void
-finish_pool_leaf(Tree *tree, TreeNode *leaf)
-{
-	leaf_complete(tree, leaf);
-}
-
 /* The next leaf in the pool; the one before is complete. */
 static TreeNode *
 begin_pool_leaf(TreeBuilder *builder, const uint8 *entry)
@@ -86,7 +80,7 @@ begin_pool_leaf(TreeBuilder *builder, const uint8 *entry)
 	if (!tree_make_fence(tree, entry, low) || !tree_build_add_leaf(builder, low, leaf))
 		return NULL;
 	before->next[0] = tree->placement == TREE_HYBRID ? pm_ptr(leaf) : PM_NULL;
-	finish_pool_leaf(tree, (TreeNode *) before);
+	leaf_complete(tree, (TreeNode *) before);
 	return leaf;
 }
 
@@ -147,7 +141,7 @@ tree_build_end(TreeBuilder *builder)
 		if (!tree_level_in_pool(tree, level))
 			continue;
 		if (level == 0)
-			finish_pool_leaf(tree, node);
+			leaf_complete(tree, node);
 		else
 			pool_inner_flush(tree, node);
 	}
