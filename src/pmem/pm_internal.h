@@ -12,7 +12,6 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "port/pg_crc32c.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/persist.h"
@@ -238,8 +237,8 @@ extern void backup_wait(void);
 extern const char *redo_path(void);
 extern Size redo_shmem_size(void);
 extern void redo_init_shared(void *p, LWLock *lock);
-extern pg_crc32c redo_header_crc(const RedoHeader *header);
-extern pg_crc32c redo_chunk_crc(const RedoChunk *chunk);
+extern uint32 redo_header_crc(const RedoHeader *header);
+extern uint32 redo_chunk_crc(const RedoChunk *chunk);
 extern bool redo_recover(int fd, const PoolControl *control, PoolRefusal *why);
 extern bool redo_find_doubt(PoolRefusal *why);
 extern bool redo_sync_replayed(int fd);

@@ -12,19 +12,13 @@
 #include "catalog/catversion.h"
 #include "miscadmin.h"
 #include "pm_internal.h"
-#include "port/pg_crc32c.h"
 
 #define BYTE_ORDER_MARK	0x0102
 
-static pg_crc32c
+static uint32
 identity_crc(const PoolIdentity *identity)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, identity, offsetof(PoolIdentity, crc));
-	FIN_CRC32C(crc);
-	return crc;
+	return pm_crc(identity, offsetof(PoolIdentity, crc));
 }
 
 /* CRC of the root as it is when the pool is complete */

@@ -19,7 +19,6 @@
 #include "access/xlog.h"
 #include "common/file_perm.h"
 #include "pm_internal.h"
-#include "port/pg_crc32c.h"
 #include "storage/fd.h"
 
 #define CONTROL_MAGIC	0x43544c31
@@ -38,15 +37,10 @@ control_file(void)
 	return path;
 }
 
-static pg_crc32c
+static uint32
 control_crc(const PoolControl *control)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, control, offsetof(PoolControl, crc));
-	FIN_CRC32C(crc);
-	return crc;
+	return pm_crc(control, offsetof(PoolControl, crc));
 }
 
 /* A control file for a pool that is yet to be made, with a new random id. */

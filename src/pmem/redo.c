@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "pm_internal.h"
-#include "port/pg_crc32c.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "sofort/pmem/redo.h"
@@ -127,30 +126,20 @@ panic(const char *what, const char *path)
 
 /* ---- checksums ---- */
 
-pg_crc32c
+uint32
 redo_header_crc(const RedoHeader *header)
 {
 	RedoHeader	copy = *header;
-	pg_crc32c	crc;
 
 	copy.crc = 0;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, &copy, sizeof(copy));
-	FIN_CRC32C(crc);
-	return crc;
+	return pm_crc(&copy, sizeof(copy));
 }
 
-pg_crc32c
+uint32
 redo_chunk_crc(const RedoChunk *chunk)
 {
-	const char *rest = (const char *) &chunk->nonce;
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, rest, sizeof(RedoChunk) - offsetof(RedoChunk, nonce) +
-				chunk->nentries * sizeof(RedoEntry));
-	FIN_CRC32C(crc);
-	return crc;
+	return pm_crc(&chunk->nonce, sizeof(RedoChunk) - offsetof(RedoChunk, nonce) +
+				  chunk->nentries * sizeof(RedoEntry));
 }
 
 /* ---- checkpoints ---- */

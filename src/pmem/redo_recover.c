@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "pm_internal.h"
-#include "port/pg_crc32c.h"
 #include "portability/instr_time.h"
 
 #define READ_BYTES		((Size) 1 << 20)

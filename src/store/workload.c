@@ -20,7 +20,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/fault.h"
@@ -114,15 +113,10 @@ link_entry(int place)
 	*bucket = (int16) place;
 }
 
-static pg_crc32c
+static uint32
 record_crc(const WorkloadRecord *r)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, &r->fingerprint, sizeof(*r) - offsetof(WorkloadRecord, fingerprint));
-	FIN_CRC32C(crc);
-	return crc;
+	return pm_crc(&r->fingerprint, sizeof(*r) - offsetof(WorkloadRecord, fingerprint));
 }
 
 static bool
