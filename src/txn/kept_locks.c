@@ -41,12 +41,6 @@ struct KeptStore
 	bool		changed;
 };
 
-static inline bool
-is_lock(const TxnEntry *e)
-{
-	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
-}
-
 /* ------------------------------------------------------------------------
  * What the write set says
  * ------------------------------------------------------------------------
@@ -155,7 +149,7 @@ search_entry(const TxnEntry *e, void *arg)
 {
 	RowSearch  *s = arg;
 
-	if (e->store == s->store && is_lock(e) && s->row >= e->row && s->row < e->row + e->count)
+	if (e->store == s->store && entry_is_lock(e) && s->row >= e->row && s->row < e->row + e->count)
 		s->modes[e->kind - TXN_ENTRY_LOCK] = true;
 }
 
@@ -290,10 +284,10 @@ visit_store(const TxnEntry *e, void *arg)
 {
 	StoreVisit *v = arg;
 
-	if (e->store == v->last && v->last_changed == !is_lock(e))
+	if (e->store == v->last && v->last_changed == !entry_is_lock(e))
 		return;
 	v->last = e->store;
-	v->last_changed = !is_lock(e);
+	v->last_changed = !entry_is_lock(e);
 	v->fn(v->arg, e->store, v->last_changed);
 }
 
@@ -362,7 +356,7 @@ collect_entry(const TxnEntry *e, void *arg)
 	Collected  *c = v->c;
 
 	visit_store(e, &v->stores);
-	if (!is_lock(e))
+	if (!entry_is_lock(e))
 		return;
 	c->ranges = txn_grow(c->ranges, c->nranges, &c->maxranges, sizeof(KeptRange));
 	c->ranges[c->nranges++] = (KeptRange)

@@ -126,12 +126,6 @@ free_one(void)
 	return NULL;
 }
 
-static inline bool
-is_lock(const TxnEntry *e)
-{
-	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
-}
-
 /*
  * Puts the locks of an entry in force again.  An entry that no longer leads to a row is
  * removed, because its rows may become another's; so are entries of unlogged tables, which
@@ -141,16 +135,16 @@ static void
 restore_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
 	TxnPrepared *p = &TxnPreparedOnes[TxnSlots[slot].prepared - 1];
-	bool		valid = !is_lock(e);
+	bool		valid = !entry_is_lock(e);
 	uint64		row;
 
-	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END || is_lock(e) ||
+	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END || entry_is_lock(e) ||
 		 e->kind == TXN_ENTRY_CREATE_COLUMN) && TxnOps->store_emptied(e->store))
 	{
 		pm_store8(&durable->what, 0);
 		return;
 	}
-	for (row = e->row; is_lock(e) && row < e->row + e->count; row++)
+	for (row = e->row; entry_is_lock(e) && row < e->row + e->count; row++)
 		valid |= rowlock_restore(e->store, row, (LockTupleMode) (e->kind - TXN_ENTRY_LOCK), slot,
 								 generation, fxid, true);
 	if (valid)
@@ -345,7 +339,7 @@ static void
 release_lock_words(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation,
 				   uint64 fxid)
 {
-	if (is_lock(e))
+	if (entry_is_lock(e))
 		rowlock_release_words(e, slot, generation);
 }
 

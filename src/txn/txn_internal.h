@@ -72,6 +72,13 @@ typedef enum KeptState
 #define ENTRY_MAX_COUNT		((1U << 24) - 1)
 #define ENTRY_MAKE_ROW(row, count) ((uint64) (row) | ((uint64) (count) << 40))
 
+/* Is it a row lock, of a prepared or a kept transaction? */
+static inline bool
+entry_is_lock(const TxnEntry *e)
+{
+	return e->kind >= TXN_ENTRY_LOCK && e->kind <= TXN_ENTRY_LOCK_LAST;
+}
+
 /* Not flushed.  "row" is stored first, because "what" of an older transaction may be there. */
 static inline void
 entry_store(TcbEntry *d, StoreId store, uint32 generation, int kind, uint64 row, uint32 count)
