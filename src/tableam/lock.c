@@ -14,31 +14,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "sofort/compat/lock.h"
 #include "sofort/tableam/callbacks.h"
-#include "storage/lmgr.h"
-
-/* Waits for a transaction.  False: LockWaitSkip, and it is still running. */
-static bool
-wait_for_xact(Relation rel, TransactionId xid, ItemPointer tid, LockWaitPolicy policy)
-{
-	switch (policy)
-	{
-		case LockWaitBlock:
-			XactLockTableWait(xid, rel, tid, XLTW_FetchUpdated);
-			break;
-		case LockWaitSkip:
-			return compat_conditional_xact_wait(xid, false);
-		case LockWaitError:
-			if (!compat_conditional_xact_wait(xid, true))
-				ereport(ERROR,
-						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						 errmsg("could not obtain lock on row in relation \"%s\"",
-								RelationGetRelationName(rel))));
-			break;
-	}
-	return true;
-}
 
 /*
  * The version that followed one which has ended for good, to be locked instead.
@@ -98,7 +74,7 @@ find_next_version(Relation rel, StoreDesc *store, const RowRef *ref, CommandId c
 
 		row_to_tid(store, next->row, &tid);
 		/* rows are stamped, or undone, before a transaction's lock is released */
-		if (!wait_for_xact(rel, xid, &tid, policy))
+		if (!txn_wait_for_xid(rel, xid, &tid, policy, XLTW_FetchUpdated))
 			return TM_WouldBlock;
 	}
 }

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "sofort/compat/compat.h"
 #include "sofort/compat/lock.h"
 #include "sofort/pmem/fault.h"
 #include "utils/rel.h"
@@ -21,6 +22,15 @@ static const LOCKMODE tuple_lock_mode[4] = {
 	[LockTupleNoKeyExclusive] = ExclusiveLock,
 	[LockTupleExclusive] = AccessExclusiveLock,
 };
+
+pg_noreturn static void
+raise_row_is_locked(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock on row in relation \"%s\"",
+					RelationGetRelationName(rel))));
+}
 
 /*
  * Queue for the row.  False if LockWaitSkip would have to wait; 55P03 if
@@ -44,10 +54,7 @@ rowlock_take_tuple_lock(const TxnRow *r, LockTupleMode mode, LockWaitPolicy poli
 			break;
 		case LockWaitError:
 			if (!compat_conditional_lock_tuple(r->rel, &tid, tuple_lock_mode[mode], true))
-				ereport(ERROR,
-						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						 errmsg("could not obtain lock on row in relation \"%s\"",
-								RelationGetRelationName(r->rel))));
+				raise_row_is_locked(r->rel);
 			break;
 	}
 	*have = true;
@@ -65,6 +72,25 @@ txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_loc
 	*have_tuple_lock = false;
 }
 
+bool
+txn_wait_for_xid(Relation rel, TransactionId xid, ItemPointer tid, LockWaitPolicy policy,
+				 XLTW_Oper oper)
+{
+	switch (policy)
+	{
+		case LockWaitBlock:
+			XactLockTableWait(xid, rel, tid, oper);
+			break;
+		case LockWaitSkip:
+			return compat_conditional_xact_wait(xid, false);
+		case LockWaitError:
+			if (!compat_conditional_xact_wait(xid, true))
+				raise_row_is_locked(rel);
+			break;
+	}
+	return true;
+}
+
 /* Waits for an xid as the policy says; results as rowlock_take_tuple_lock(). */
 bool
 rowlock_wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, XLTW_Oper oper)
@@ -72,22 +98,7 @@ rowlock_wait_for_xid(const TxnRow *r, TransactionId xid, LockWaitPolicy policy, 
 	ItemPointerData tid = r->tid;
 
 	SOFORT_STOP("row-wait");
-	switch (policy)
-	{
-		case LockWaitBlock:
-			XactLockTableWait(xid, r->rel, &tid, oper);
-			break;
-		case LockWaitSkip:
-			return compat_conditional_xact_wait(xid, false);
-		case LockWaitError:
-			if (!compat_conditional_xact_wait(xid, true))
-				ereport(ERROR,
-						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						 errmsg("could not obtain lock on row in relation \"%s\"",
-								RelationGetRelationName(r->rel))));
-			break;
-	}
-	return true;
+	return txn_wait_for_xid(r->rel, xid, &tid, policy, oper);
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "nodes/lockoptions.h"
 #include "sofort/pmem/layout.h"
 #include "sofort/txn/words.h"
+#include "storage/lmgr.h"
 #include "utils/snapshot.h"
 
 /* ---- start-up: called by sofort.c ---- */
@@ -335,6 +336,13 @@ extern TM_Result txn_lock_row(const TxnRow *r, CommandId cid, LockTupleMode mode
 							  LockWaitPolicy policy, bool *have_tuple_lock,
 							  TM_FailureData *tmfd);
 extern void txn_release_tuple_lock(const TxnRow *r, LockTupleMode mode, bool *have_tuple_lock);
+
+/*
+ * Waits for the transaction that has made or ended the version with this TID.  False:
+ * LockWaitSkip, and it is still running; 55P03 with LockWaitError.  No LWLock may be held.
+ */
+extern bool txn_wait_for_xid(Relation rel, TransactionId xid, ItemPointer tid,
+							 LockWaitPolicy policy, XLTW_Oper oper);
 
 /*
  * An update has made "to" the successor of "from": gives live lockers of "from" the same
