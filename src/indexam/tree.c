@@ -416,6 +416,17 @@ tree_node_alloc(Tree *tree, int level)
 	return node;
 }
 
+/* One node in DRAM less; its place is linked through its first bytes. */
+static void
+put_on_list(Tree *tree, TreeNode **list, TreeNode *node)
+{
+	SpinLockAcquire(&tree->mutex);
+	memcpy(node->data, list, sizeof(TreeNode *));
+	*list = node;
+	tree->nodes--;
+	SpinLockRelease(&tree->mutex);
+}
+
 /* Gives back a node that was never linked. */
 void
 tree_node_unused(Tree *tree, TreeNode *node)
@@ -427,11 +438,7 @@ tree_node_unused(Tree *tree, TreeNode *node)
 		pool_slot_give(tree, node->level == 0 ? SLOT_LEAF : SLOT_INNER, node);
 		return;
 	}
-	SpinLockAcquire(&tree->mutex);
-	memcpy(node->data, &tree->free_nodes, sizeof(TreeNode *));
-	tree->free_nodes = node;
-	tree->nodes--;
-	SpinLockRelease(&tree->mutex);
+	put_on_list(tree, &tree->free_nodes, node);
 }
 
 /*
@@ -446,11 +453,7 @@ tree_node_retire(Tree *tree, TreeNode *node)
 		pool_slot_retire(tree, node->level == 0 ? SLOT_LEAF : SLOT_INNER, node);
 		return;
 	}
-	SpinLockAcquire(&tree->mutex);
-	memcpy(node->data, &tree->retired_nodes, sizeof(TreeNode *));
-	tree->retired_nodes = node;
-	tree->nodes--;
-	SpinLockRelease(&tree->mutex);
+	put_on_list(tree, &tree->retired_nodes, node);
 }
 
 /* Nodes of a list become free. */
