@@ -57,15 +57,6 @@ am_check_table(Relation heap)
 
 /* ---- build ---- */
 
-static void
-forget_build(int code, Datum arg)
-{
-	SofortIndex *shared = (SofortIndex *) DatumGetPointer(arg);
-
-	shared->builder_pid = 0;
-	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
-}
-
 static IndexBuildResult *
 am_build(Relation heap, Relation index, struct IndexInfo *info)
 {
@@ -85,7 +76,7 @@ am_build(Relation heap, Relation index, struct IndexInfo *info)
 
 	pg_atomic_write_u32(&keys.shared->state, INDEX_BUILDING);
 	keys.shared->builder_pid = MyProcPid;
-	SOFORT_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(keys.shared));
+	SOFORT_ENSURE_ERROR_CLEANUP(registry_forget_build, PointerGetDatum(keys.shared));
 	{
 		keys.tree = build_tree(&keys, heap, info, placement_for_build(index), info->ii_Unique,
 							   false, am_fillfactor(index), &result->heap_tuples);

@@ -117,13 +117,6 @@ forget_tuple(BuildState *build, uint8 *entry)
 
 /* ---- sorting ---- */
 
-static int
-compare_entries(const void *a, const void *b, void *arg)
-{
-	CHECK_FOR_INTERRUPTS();
-	return keys_compare_entries(arg, a, b);
-}
-
 static void
 sort_array(BuildState *build, EntryArray *array)
 {
@@ -134,7 +127,7 @@ sort_array(BuildState *build, EntryArray *array)
 		return;
 	if (array->tuples > 0)
 	{
-		qsort_arg(array->entries, array->n, build->stride, compare_entries, build->keys);
+		qsort_arg(array->entries, array->n, build->stride, keys_compare_to_sort, build->keys);
 		return;
 	}
 	scratch = MemoryContextAllocHuge(build->context, array->n * build->stride + 8);

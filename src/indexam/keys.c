@@ -15,6 +15,7 @@
 #include "access/nbtree.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/keys.h"
 #include "utils/fmgroids.h"
@@ -279,6 +280,13 @@ keys_compare_entries(const IndexKeys *keys, const uint8 *a, const uint8 *b)
 	if (c == 0)
 		c = memcmp(a + keys->format.key_len, b + keys->format.key_len, TREE_ROW_BYTES);
 	return c;
+}
+
+int
+keys_compare_to_sort(const void *a, const void *b, void *arg)
+{
+	CHECK_FOR_INTERRUPTS();
+	return keys_compare_entries(arg, a, b);
 }
 
 bool

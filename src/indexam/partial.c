@@ -247,13 +247,6 @@ read_block(SegmentBuild *build, BlockNumber block)
 	epoch_exit();
 }
 
-static int
-compare_entries(const void *a, const void *b, void *arg)
-{
-	CHECK_FOR_INTERRUPTS();
-	return keys_compare_entries(arg, a, b);
-}
-
 /* Where keys are equal, row ids come in ascending order. */
 static uint8 *
 sort_run(IndexKeys *keys, uint8 *entries, uint64 n, bool tuples)
@@ -263,7 +256,7 @@ sort_run(IndexKeys *keys, uint8 *entries, uint64 n, bool tuples)
 
 	if (tuples)
 	{
-		qsort_arg(entries, n, stride, compare_entries, keys);
+		qsort_arg(entries, n, stride, keys_compare_to_sort, keys);
 		return entries;
 	}
 	return tree_sort(entries, MemoryContextAllocHuge(CurrentMemoryContext, n * stride + 8),

@@ -82,15 +82,6 @@ is_partial(SofortIndex *shared, const KeyFormat *format)
 
 /* ---- building ---- */
 
-static void
-forget_build(int code, Datum arg)
-{
-	SofortIndex *shared = (SofortIndex *) DatumGetPointer(arg);
-
-	shared->builder_pid = 0;
-	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
-}
-
 /* A tree that lies in the pool, or will, is opened or built as a whole. */
 static bool
 rebuilt_in_segments(const IndexKeys *keys)
@@ -185,7 +176,7 @@ try_build(IndexKeys *keys)
 	}
 	if (!pg_atomic_compare_exchange_u32(&shared->state, &missing, INDEX_BUILDING))
 		return REBUILD_BUSY;
-	SOFORT_ENSURE_ERROR_CLEANUP(forget_build, PointerGetDatum(shared));
+	SOFORT_ENSURE_ERROR_CLEANUP(registry_forget_build, PointerGetDatum(shared));
 	{
 		Tree	   *tree;
 

@@ -371,6 +371,15 @@ registry_reset(SofortIndex *shared, const KeyFormat *unless)
 		arena_free(format);
 }
 
+void
+registry_forget_build(int code, Datum arg)
+{
+	SofortIndex *shared = (SofortIndex *) DatumGetPointer(arg);
+
+	shared->builder_pid = 0;
+	pg_atomic_write_u32(&shared->state, INDEX_MISSING);
+}
+
 static KeyFormat *
 copy_format(const KeyFormat *format)
 {

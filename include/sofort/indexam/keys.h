@@ -144,6 +144,9 @@ extern void keys_deform(const IndexKeys *keys, const uint8 *entry, Datum *values
 /* As the index orders them. */
 extern int	keys_compare_entries(const IndexKeys *keys, const uint8 *a, const uint8 *b);
 
+/* The same for qsort_arg(), which can be cancelled then; arg: the IndexKeys */
+extern int	keys_compare_to_sort(const void *a, const void *b, void *arg);
+
 /* Are key columns equal (row ids do not count)? */
 extern bool keys_equal(const IndexKeys *keys, const uint8 *a, const uint8 *b);
 

@@ -64,6 +64,9 @@ typedef struct SofortIndex
 /* The entry of this index; made if it does not exist.  pool_require() first. */
 extern SofortIndex *tree_registry_attach(Relation index);
 
+/* Cleanup after an error of a process that was building the tree: there is none.  arg: the entry */
+extern void registry_forget_build(int code, Datum arg);
+
 /* tree and format become those of the entry, which is ready then. */
 extern void registry_publish(SofortIndex *shared, Tree *tree, const KeyFormat *format);
 
