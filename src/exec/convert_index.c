@@ -344,6 +344,8 @@ index_convert(Oid index, Oid am, bool rebuild)
 
 	check_subtransaction(index);
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", index);
 	old_am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
 	ReleaseSysCache(tuple);
 
