@@ -309,8 +309,13 @@ utility_is_harmless(Node *stmt)
 				case TRANS_STMT_SAVEPOINT:
 				case TRANS_STMT_RELEASE:
 				case TRANS_STMT_ROLLBACK_TO:
+					/* whether savepoints are left is checked by keepable_so_far() */
 					return !txn_is_kept();
 				case TRANS_STMT_PREPARE:
+					/*
+					 * It ends a transaction that was not kept.  A kept one would have two who
+					 * may finish it: the client that resumes it, and COMMIT PREPARED.
+					 */
 					return !txn_is_kept();
 				default:
 					return true;
