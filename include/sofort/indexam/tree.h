@@ -15,9 +15,16 @@
  * Entries are ordered by key bytes; where those are equal and both entries have
  * a tuple, by the comparison that the probe brings along; then by row id.
  *
- * Every function here must run inside epoch_enter()/epoch_exit().  None takes a
- * heavyweight lock; latches are held for the change of at most three nodes and
- * never while a comparison or any other foreign code runs.
+ * Functions that find their way through a tree which other processes may change
+ * (tree_insert.c, tree_delete.c, tree_scan.c, tree_read_leaf_sweeping(),
+ * tree_verify()), and what follows the tuple of an entry, must run inside
+ * epoch_enter()/epoch_exit(): nodes and tuples that others unlink stay until then.
+ * No epoch is needed for a tree that nobody else has found yet or can find any
+ * more (making, building, opening, destroying it), for counters, and for giving
+ * back what was never in a tree.  tree_sweep_end() must run outside of any.
+ *
+ * None takes a heavyweight lock; latches are held for the change of at most three
+ * nodes and never while a comparison or any other foreign code runs.
  *
  *-------------------------------------------------------------------------
  */
