@@ -458,6 +458,12 @@ arena_alloc(Size size, int flags)
 }
 
 void
+arena_raise_full(Size size)
+{
+	abort();
+}
+
+void
 arena_refuse_start(const char *what)
 {
 	abort();
