@@ -150,6 +150,20 @@ SELECT pg_temp.check_d();
 ALTER TABLE s_d SET TABLESPACE pg_default;
 ALTER INDEX s_d_pkey SET TABLESPACE pg_default;
 ALTER INDEX s_d_b SET TABLESPACE pg_default;
+-- the indexes are rebuilt by a command that moves the table, not by one after it has failed
+BEGIN;
+SELECT relfilenode AS file FROM pg_class WHERE relname = 's_d_pkey' \gset
+SAVEPOINT moving;
+SELECT sofort_test.arm('tablespace-copied', 'error');
+ALTER TABLE s_d SET TABLESPACE s_space;
+ROLLBACK TO moving;
+SELECT sofort_test.disarm('tablespace-copied');
+ALTER TABLE s_d SET (fillfactor = 90);
+SELECT relfilenode = :file AS same FROM pg_class WHERE relname = 's_d_pkey';
+SAVEPOINT moved;
+ALTER TABLE s_d SET TABLESPACE s_space;
+SELECT relfilenode = :file AS same FROM pg_class WHERE relname = 's_d_pkey';
+ROLLBACK;
 SELECT pg_temp.check_d();
 DROP TABLESPACE s_space;
 -- materialized views

@@ -20,6 +20,7 @@
 #include "catalog/storage_xlog.h"
 #include "miscadmin.h"
 #include "sofort/compat/tableam.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/tableam/callbacks.h"
 #include "sofort/txn/kept.h"
 #include "storage/lmgr.h"
@@ -204,4 +205,5 @@ tableam_copy_data(Relation rel, const RelFileLocator *locator)
 	store_drop_at_commit(relation_locator(rel));
 	RelationDropStorage(rel);
 	tableam_reindex_after_alter(RelationGetRelid(rel));
+	SOFORT_STOP("tablespace-copied");
 }

@@ -18,8 +18,9 @@
 
 static object_access_hook_type previous_object_access_hook = NULL;
 
-/* Relation whose rows got new TIDs in ALTER TABLE SET TABLESPACE. */
+/* Relation whose rows got new TIDs in ALTER TABLE SET TABLESPACE, and where it runs */
 static Oid	reindex_relation_oid = InvalidOid;
+static SubTransactionId reindex_subid = InvalidSubTransactionId;
 
 /*
  * Called for DROP in all its forms, and at the end of a rewrite: the transient relation
@@ -42,6 +43,7 @@ void
 tableam_reindex_after_alter(Oid relid)
 {
 	reindex_relation_oid = relid;
+	reindex_subid = GetCurrentSubTransactionId();
 }
 
 /*
@@ -83,10 +85,19 @@ forget_reindex(XactEvent event, void *arg)
 		reindex_relation_oid = InvalidOid;
 }
 
+/* The command has failed, if it ran in this subtransaction or within it: those have higher ids. */
+static void
+forget_undone_reindex(SubXactEvent event, SubTransactionId sub, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB && reindex_subid >= sub)
+		reindex_relation_oid = InvalidOid;
+}
+
 void
 tableam_init(void)
 {
 	previous_object_access_hook = object_access_hook;
 	object_access_hook = tableam_object_access;
 	RegisterXactCallback(forget_reindex, NULL);
+	RegisterSubXactCallback(forget_undone_reindex, NULL);
 }
