@@ -255,6 +255,36 @@ fits_absent(const ShapePlan *plan, const ShapeAttr *attr, int i, bool isnull)
 }
 
 /*
+ * Writes a value that is not NULL to its field; false if the shape cannot hold it.  One by
+ * reference is not written. old: as encode_fields().
+ */
+static inline bool
+encode_field(StoreDesc *store, ShapePlan *plan, int i, Datum value, const RowRef *old, char *p)
+{
+	const AttrPlan *a = &plan->plan[i];
+	const ShapeAttr *attr = &plan->reader->attr[i];
+
+	switch (attr->encoding)
+	{
+		case ENCODING_PLAIN:
+			if (attr->byval)
+				store_att_byval(p, value, attr->attlen);
+			else
+				memcpy(p, DatumGetPointer(value), attr->attlen);
+			return true;
+		case ENCODING_NARROW:
+			return encode_narrow(attr, value, p);
+		case ENCODING_DICTIONARY:
+			return (old != NULL && keep_code(plan, a, attr, old, value, p)) ||
+				encode_dictionary(store, plan, i, value, p);
+		case ENCODING_INLINE:
+			return encode_inline(store, attr, i, value, p);
+		default:
+			return true;
+	}
+}
+
+/*
  * Writes the values of an EMPTY row; false if the shape cannot hold one of them.  Values by
  * reference are only noted, behind *nrefs others. old: a version of the same shape that
  * probably has many of the values, or NULL.
@@ -290,32 +320,14 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 		}
 		record[plan->null_offset + a->null_byte] &= ~a->null_mask;
 		p = block + a->offset + (Size) ref->index * a->stride;
-		switch (attr->encoding)
+		if (attr->encoding == ENCODING_REFERENCE)
 		{
-			case ENCODING_PLAIN:
-				if (attr->byval)
-					store_att_byval(p, values[i], attr->attlen);
-				else
-					memcpy(p, DatumGetPointer(values[i]), attr->attlen);
-				break;
-			case ENCODING_NARROW:
-				if (!encode_narrow(attr, values[i], p))
-					return false;
-				break;
-			case ENCODING_DICTIONARY:
-				if (!(old != NULL && keep_code(plan, a, attr, old, values[i], p)) &&
-					!encode_dictionary(store, plan, i, values[i], p))
-					return false;
-				break;
-			case ENCODING_INLINE:
-				if (!encode_inline(store, attr, i, values[i], p))
-					return false;
-				break;
-			default:
-				local->ref_atts[n] = i;
-				local->ref_fields[n] = (uint64) (uintptr_t) p;
-				local->ref_values[n++] = values[i];
+			local->ref_atts[n] = i;
+			local->ref_fields[n] = (uint64) (uintptr_t) p;
+			local->ref_values[n++] = values[i];
 		}
+		else if (!encode_field(store, plan, i, values[i], old, p))
+			return false;
 	}
 	*nrefs = n;
 	return true;
@@ -387,17 +399,10 @@ value_fits(StoreDesc *store, ShapePlan *plan, int i, Datum value, bool isnull)
 		return fits_absent(plan, attr, i, isnull);
 	if (isnull)
 		return plan->plan[i].null_mask != 0;
-	switch (attr->encoding)
-	{
-		case ENCODING_NARROW:
-			return encode_narrow(attr, value, (char *) field);
-		case ENCODING_DICTIONARY:
-			return encode_dictionary(store, plan, i, value, (char *) field);
-		case ENCODING_INLINE:
-			return encode_inline(store, attr, i, value, (char *) field);
-		default:
-			return true;
-	}
+	/* these fit; a plain one may be wider than the buffer */
+	if (attr->encoding == ENCODING_PLAIN || attr->encoding == ENCODING_REFERENCE)
+		return true;
+	return encode_field(store, plan, i, value, NULL, (char *) field);
 }
 
 /* Finds all values of a row that the shape cannot hold, in the order of the attributes. */
