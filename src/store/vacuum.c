@@ -278,6 +278,10 @@ list_add(RowList *list, uint64 row)
  * has no link.  After that it can be reached only by row ids.  Under the chain lock,
  * because updaters collect the dead versions of any chain (garbage.c).  A row that is not a
  * heap-only version does not belong to this chain, and stays.
+ *
+ * The list, and the arena, may have no memory while the lock is held: an error releases it,
+ * and comes before anything of this chain has changed.  Allocating takes no lock that is
+ * above this one.
  */
 static void
 dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
