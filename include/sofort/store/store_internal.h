@@ -6,6 +6,18 @@
  * Lock order (src/store/README.md): chain, structure, space; dictionary and registry
  * locks are taken while no other of them is held.
  *
+ * What a function asks of its caller, and which errors it does not raise, is said here or
+ * where it is defined.  If nothing is said:
+ *	- "row" is a row id, "block" and "shape" are numbers, sizes and offsets are bytes; a
+ *	  version that was ended before "horizon", a full transaction id, is dead to all;
+ *	- it takes the locks that it needs, so the caller holds none of those or of what comes
+ *	  after them ("X lock held": the caller has that one);
+ *	- it may raise 53100 (pool full), 53200 (arena or memory full) and XX001 (damage);
+ *	- the caller has a lock on the relation (or nobody else can know the store), which
+ *	  keeps StoreNode, StoreHeader, StoreShared and what they own where they are; tables
+ *	  of dictionaries that were replaced stay as long as the epochs of those who may look.
+ *	  A StoreDesc and its plans belong to this backend, until the store is forgotten.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SOFORT_STORE_STORE_INTERNAL_H
@@ -375,12 +387,19 @@ struct StoreLocal
 };
 
 /* ---- registry.c ---- */
+
+/*
+ * Both NULL: there is none.  The node stays as long as the relation is locked; without a
+ * lock only whether there is one counts.  Nodes of damaged stores are found, too.
+ */
 extern StoreNode *registry_find_id(StoreId id);
+extern StoreNode *registry_find_locator(const RelFileLocator *locator);
 extern bool store_file_is_gone(RelFileLocator key, bool wait);
 extern bool store_file_was_reset(const RelFileLocator *key);
 extern StoreHeader *registry_find_shared(StoreId id, StoreShared **shared);
-extern StoreNode *registry_find_locator(const RelFileLocator *locator);
 extern void registry_drop_stale(const RelFileLocator *locator);
+
+/* Changes with every store made or dropped: a store that was cached may be gone then. */
 extern uint64 registry_version(void);
 extern StoreShared *registry_attach(StoreNode *node);
 extern void registry_add(StoreId id, const RelFileLocator *locator, Oid rel_oid, uint64 flags,
@@ -405,6 +424,8 @@ extern int	store_slab_flags(const StoreHeader *header);
 extern StoreDesc *desc_find(StoreId id);
 extern void desc_forget(StoreId id);
 extern void desc_mark_stale(StoreId id);
+
+/* Maps attributes to the columns that there are now (see column_ensure()). */
 extern void desc_refresh_columns(StoreDesc *store);
 extern ShapePlan *plan_compile(StoreDesc *store, uint32 shape);
 extern void plan_minipages(ShapePlan *p, const ShapeHeader *s);
@@ -419,7 +440,15 @@ plan_get(StoreDesc *store, uint32 shape)
 	return plan_compile(store, shape);
 }
 
-/* ---- media.c: checksums ---- */
+/*
+ * ---- media.c: checksums ----
+ *
+ * Functions named _crc compute what the field of that name must hold (store_flag_word():
+ * the word, with these flags).  Those named _problem read only and raise no error, also
+ * where references are damaged: NULL, or false, if nothing is wrong; else what, as a
+ * constant, or in "problem".  They are asked at a start, when the store is opened, and by
+ * sofort.verify().
+ */
 extern uint64 store_flag_word(const StoreHeader *header, uint64 flags);
 extern uint32 column_crc(const ColumnHeader *c);
 extern uint32 shape_crc(const ShapeHeader *s);
@@ -537,18 +566,28 @@ typedef struct NoRoom
 extern ColumnChoice choice_initial(const ColumnHeader *c, int32 typmod);
 extern bool shape_try_publish(StoreDesc *store, ColumnChoice *choices, int n, bool final,
 							  NoRoom *why);
+
+/* The first shape, of columns about which nothing is known.  Structure lock held. */
 extern void shape_make_initial(StoreDesc *store);
 extern void shape_widen(StoreDesc *store, uint32 seen, const ShapeMisfit *misfit, int nmisfits);
+
+/* Bytes of the NULL bitmap of a row */
 extern uint32 shape_null_bytes(const ShapeHeader *s);
 extern void shape_decide(StoreDesc *store, Bitmapset *indexed);
+
+/* Has it a column whose encoding waits for values? */
 extern bool shape_is_undecided(const ShapeHeader *s);
 extern ColumnChoice *shape_choices(StoreDesc *store, const ShapeHeader *like, int *n);
 extern void shape_decide_late(StoreDesc *store, Bitmapset *indexed);
+
+/* Has the newest shape columns that may get a dictionary after all?  A hint, without locks. */
 extern bool shape_may_reconsider(StoreDesc *store);
 extern void shape_reconsider(StoreDesc *store, Bitmapset *indexed);
 extern uint32 shape_retired_below(const StoreHeader *header, uint32 newest);
 extern const ShapeColumn *shape_column(const ShapeHeader *s, int64 column);
 extern ShapeHeader *shape_current(StoreDesc *store);
+
+/* NULL: there is no such shape, or the reference to it is damaged.  No ERROR. */
 extern ShapeHeader *shape_get(const StoreHeader *header, uint32 shape);
 extern const char *encoding_name(int encoding);
 
@@ -583,6 +622,8 @@ dictionary_first(const StoreShared *shared)
 }
 
 extern bool dictionary_is_crowded(StoreShared *shared, const DictIndex *index, uint64 own_rows);
+
+/* The value, or the reference to it, in the pool; the dictionary has this code. */
 extern void *dictionary_element(const DictionaryHeader *d, uint64 code);
 
 /* The same of a column's dictionary, which has this code */
@@ -594,6 +635,8 @@ code_element(const AttrPlan *a, uint64 code)
 }
 
 extern bool dictionary_hash_of(const DictionaryHeader *d, uint64 code, uint64 *hash);
+
+/* Of a store that goes away or becomes empty: nobody can look at it any more.  No ERROR. */
 extern void dictionary_free_index(DictIndex *index);
 extern bool dictionary_code_is_void(const DictionaryHeader *d, uint64 code);
 extern bool dictionary_is_absent(const DictIndex *index, uint32 code);
@@ -610,6 +653,8 @@ extern void dict_flush_found_placements(const StoreHeader *header);
 /* ---- dict_vacuum.c ---- */
 extern void dictionary_mark_row(StoreShared *shared, const ShapeHeader *s, const RowRef *ref,
 								bool keys_only);
+
+/* Codes that came after the count began count as used. */
 extern bool dictionary_code_is_used(const DictUse *use, uint32 code);
 
 /* ---- decode.c ---- */
@@ -641,10 +686,16 @@ value_deref(int16 attlen, PMPtr p)
 
 /* ---- value.c ---- */
 #define STORE_VALUE_CRC	sizeof(uint32)	/* behind a value by reference */
+
+/* Of a value by reference, without the CRC behind it; to be trusted as much as its header */
 extern Size value_length(int16 attlen, const void *value);
+
+/* Writes the CRC behind a value of this length; there is room for it.  Not flushed. */
 extern void value_put_crc(void *value, Size len);
 extern const char *value_problem(int16 attlen, PMPtr p);
 extern const char *value_bytes_problem(int16 attlen, const char *value, Size allocated);
+
+/* For what is needed for the current row only: until value_reset(), or the next row's */
 extern MemoryContext value_context(void);
 extern void value_reset(void);
 extern const char *value_bytes(const ColumnHeader *c, Datum value, Size *len, char *buffer);
@@ -652,6 +703,8 @@ extern bool value_packable(const ColumnHeader *c);
 extern void value_store_references(StoreDesc *store, int n, const uint64 *fields,
 								   const Datum *values, const int *atts, const RowRef *row,
 								   uint32 rows_left);
+
+/* What was learnt about the rows of this transaction, to reserve space ahead, is forgotten. */
 extern void value_end_of_xact(void);
 
 /* ---- block.c ---- */
@@ -666,10 +719,17 @@ block_head_check(const BlockHeader *b)
 	return (uint32) PM_CHECK(head, 32);
 }
 
+/* Rows that the block has, or would have if it were made */
 extern uint32 block_capacity(uint64 block);
+
+/* Where the reference to the block lies; NULL: the directory does not reach so far. */
 extern PMPtr *block_entry(const StoreHeader *header, uint64 block);
 extern void block_set_count(StoreHeader *header, uint64 n);
+
+/* NULL: it was never made, or released.  XX001 if its header would lead out of it. */
 extern BlockHeader *block_get(const StoreHeader *header, uint64 block);
+
+/* Finds the append position, if nobody has done so in this life.  A chain lock may be held. */
 extern void block_append_init(StoreDesc *store);
 
 /*
@@ -811,12 +871,21 @@ typedef struct ReferenceBatch
 extern void row_note_references(ReferenceBatch *batch, const ShapePlan *plan, const RowRef *ref);
 extern void row_note_unread_references(ReferenceBatch *batch, const ShapeHeader *s,
 									   const RowRef *ref, const Bitmapset *key_columns);
+
+/* Frees them durably, and empties the batch.  No ERROR. */
 extern void references_free(ReferenceBatch *batch);
 
 /* ---- chain.c ---- */
+
+/* Aborted, or ended below the horizon.  No ERROR. */
 extern bool version_is_dead(const RowWords *words, uint64 horizon);
 extern bool version_free(StoreDesc *store, const RowRef *ref);
 extern int	chain_prune_inline(StoreDesc *store, const RowRef *root, const RowRef *from);
+
+/*
+ * Follows the links of a version to its root; false: they do not lead to one (any more),
+ * because rows were freed meanwhile.  Without a lock.  The second raises no error.
+ */
 extern bool chain_root_of(const StoreHeader *header, const RowRef *ref, RowRef *root);
 extern bool chain_root_quietly(const StoreHeader *header, const RowRef *ref, RowRef *root);
 
@@ -827,6 +896,7 @@ chain_limit(const StoreHeader *header)
 	return store_block_count(header) * SOFORT_BLOCK_ROWS;
 }
 
+/* XX001: the links of a chain lead round and round */
 pg_noreturn extern void chain_is_endless(void);
 
 #define CHAIN_WALK_CHECK	1024	/* versions, a power of two: then look round */
@@ -846,6 +916,8 @@ chain_walk_step(uint64 steps)
 extern bool chain_contains(const StoreHeader *header, const RowRef *root, uint64 row);
 extern void chain_flush(const StoreHeader *header, const RowRef *root);
 extern void chain_unlink(StoreHeader *header, const RowRef *ref);
+
+/* What store_chain_fetch() found last may be another version from now on. */
 extern void chain_end_of_xact(void);
 extern void chain_restore_newest(StoreHeader *header, const RowRef *ref);
 extern int	chain_remove_dead(StoreDesc *store, const RowRef *root, uint64 horizon);
@@ -873,12 +945,22 @@ extern int	free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 
 extern const TxnStoreOps StoreOps;
 
 /* ---- stats.c ---- */
+
+/*
+ * Adds to the numbers of live and dead versions.  Gathered in this backend for one store at
+ * a time; the second adds what was gathered.  No locks, no ERROR.
+ */
 extern void stats_count(StoreShared *shared, int64 live, int64 dead);
 extern void stats_end_of_xact(void);
 extern void stats_init(StoreShared *shared);
 extern void stats_forget(StoreShared *shared);
 
-/* verify_space.c */
+/* ---- verify_space.c ---- */
+
+/*
+ * For sofort.verify(): does each allocation of the store have one reference, and each
+ * reference an allocation?  The caller keeps writers away.
+ */
 extern void store_verify_space(const StoreHeader *header, StoreReport report, void *arg);
 
 #endif							/* SOFORT_STORE_STORE_INTERNAL_H */
