@@ -3,6 +3,11 @@
  * exec_internal.h
  *	  What the files of src/exec share.
  *
+ * All of it runs in a backend, under the hooks that exec.c installs, and may raise errors;
+ * no LWLock may be held.  Functions called *_end_of_xact raise none.  What refuses something
+ * raises 0A000 with detail or hint.  Parse trees are changed in place, with nodes palloc'd
+ * in the current memory context, which is that of the statement.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SOFORT_EXEC_INTERNAL_H
@@ -31,6 +36,8 @@ extern void constraint_fix_index(IndexStmt *stmt, bool generated);
  * statement in place, converts indexes that the command could not cope with.
  */
 extern AlterFollowUp *constraint_before_alter(AlterTableStmt *stmt);
+
+/* The locks of the command are still held.  After an error there is nothing to be done. */
 extern void constraint_after_alter(AlterFollowUp *follow_up);
 
 /* pg_class.relam; InvalidOid if there is no such relation. */
@@ -59,25 +66,38 @@ extern bool index_option_fits(const char *name, bool btree);
 extern bool index_options_fit(Oid index, Oid am);
 extern void index_keep_options(Oid index, Oid am);
 
-/* pg_class.reloptions of an index, copied; (Datum) 0 if NULL.  The second function sets them. */
+/*
+ * pg_class.reloptions of an index, copied; (Datum) 0 if NULL.  The second function sets
+ * them, and makes the change visible; the caller has locked the index's table exclusively.
+ */
 extern Datum index_options(Oid index);
 extern void index_set_options(Oid index, Datum options);
 
 /* ---- refuse.c ---- */
 
-/* 0A000 for what this version does not support. */
+/*
+ * 0A000 for what this version does not support: a publication of sofort tables by name; a
+ * table that such a publication names and that becomes a sofort table; EXCLUDE.
+ */
 extern void refuse_publication(List *objects);
 extern void refuse_conversion(Oid relid);
 extern void refuse_exclusion(const char *access_method);
 
 /* ---- database.c ---- */
 
-/* CREATE DATABASE: notes the template, from which stores are copied once it is locked. */
+/*
+ * CREATE DATABASE: notes the template (a name that belongs to the statement), from which
+ * stores are copied when the new row of pg_database is made: then the template is locked.
+ * To be ended after an error, too.
+ */
 extern void template_begin(const CreatedbStmt *stmt);
 extern void template_copy(Oid new_db);
 extern void template_end(void);
 
-/* ALTER DATABASE SET TABLESPACE: its indexes in DRAM are forgotten. */
+/*
+ * ALTER DATABASE SET TABLESPACE: its indexes in DRAM are forgotten.  The second function
+ * locks new connections out until the transaction ends.
+ */
 extern bool database_moves(const AlterDatabaseStmt *stmt);
 extern void database_before_alter(const AlterDatabaseStmt *stmt);
 extern void database_end_of_xact(bool commit);
@@ -96,10 +116,15 @@ extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
 
 /* ---- plan_hooks.c ---- */
 
+/* ExecutorStart is about to return; eflags are its own.  Changes nodes of the plan's state. */
 extern void plan_started(QueryDesc *desc, int eflags);
 
 /* ---- direct.c ---- */
 
+/*
+ * In place of ExecutorStart; false: the statement does not qualify, and nothing was done.
+ * No other extension may watch the executor: it could not make sense of our node.
+ */
 extern bool direct_start(QueryDesc *query, int eflags);
 
 /* ---- needed_columns.c ---- */
@@ -120,6 +145,8 @@ extern void statement_started(const PlannedStmt *plan);
 
 /* An index or table is dropped, if the transaction commits. */
 extern void statement_relation_dropped(Oid relid);
+
+/* Before the commit, as long as catalogs can be read */
 extern void statement_pre_commit(void);
 extern void statement_end_of_xact(bool commit);
 
@@ -150,9 +177,14 @@ typedef struct SequenceScope
 	int			calls;
 } SequenceScope;
 
+/* Around ExecutorStart; the second also after an error. */
 extern void sequences_enter(SequenceScope *outer);
 extern void sequences_leave(const SequenceScope *outer);
+
+/* Between the two, when the plan has been started */
 extern void sequences_note_plan(QueryDesc *desc);
+
+/* After COPY FROM, which evaluates defaults without a plan */
 extern void sequences_note_copy(const CopyStmt *stmt);
 
 /* A statement has ended, or one within it, or a cursor has moved. */
@@ -165,20 +197,35 @@ extern void sequences_statement_end(void);
  * notes it.
  */
 extern void keepable_utility(Node *stmt);
-extern void keepable_function(Oid function);
-extern void keepable_plan(const PlannedStmt *stmt);	/* only if it is kept */
-extern void keepable_so_far(void);
+extern void keepable_function(Oid function);	/* OAT_FUNCTION_EXECUTE */
+
+/* Of a kept transaction: a plan is about to run, a statement about to end; 0A000 if unfit */
+extern void keepable_plan(const PlannedStmt *stmt);
 extern void keepable_statement_end(void);
-extern void keepable_resumed(Oid relid, bool writes);
+
+/* It is to be kept from now on: 0A000 if something that it has done stands against it. */
+extern void keepable_so_far(void);
+
+/* Was nothing noted that stands against it? */
 extern bool keepable_is_clean(void);
+
+/* A resumed transaction has this table, locked again; writes: it has changed rows there. */
+extern void keepable_resumed(Oid relid, bool writes);
 extern void keepable_end_of_xact(void);
+
+/* In each process that loads the library; registers a callback for changed relations. */
 extern void keepable_init(void);
 
 /* ---- continuation.c ---- */
 
-/* To be called around anything that may execute statements of its own. */
+/*
+ * To be called around anything that may execute statements of its own.  After an error the
+ * second is not called: the end of the (sub)transaction sets the depth right.
+ */
 extern void continuation_enter(void);
 extern void continuation_leave(void);
+
+/* Is nothing of that kind running? */
 extern bool continuation_at_top(void);
 
 /* Called then: has the statement ended that the client has sent? */
@@ -190,18 +237,26 @@ extern void continuation_utility_done(const PlannedStmt *stmt, ProcessUtilityCon
 /* False if a client calls a function by the protocol's message for that. */
 extern bool continuation_in_statement(void);
 
+/* A subtransaction has begun, or is rolled back; the second raises no error. */
 extern void continuation_start_sub(void);
 extern void continuation_abort_sub(void);
 extern void continuation_end_of_xact(void);
 
-/* Raise 55006 for what the locks of a waiting kept transaction would have kept out. */
+/* Before a command: OIDs of the tables that waiting kept transactions have used, or NIL */
 extern List *continuation_waiting_tables(void);
+
+/* Raise 55006 for what the locks of a waiting kept transaction would have kept out. */
 extern void continuation_check_locks(List *tables);
 extern void continuation_check_database(Oid db);
+
 /* ---- row_compare.c ---- */
+
+/* Installs a hook of the planner: row comparisons bound the first column of an index. */
 extern void row_compare_init(void);
 
 /* ---- sizes.c ---- */
+
+/* For a query that is about to be planned: pg_table_size() and the like count the pool. */
 extern void sizes_replace(Query *query);
 
 #endif							/* SOFORT_EXEC_INTERNAL_H */
