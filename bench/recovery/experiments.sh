@@ -289,11 +289,13 @@ crash_run()
 	return 0
 }
 
-# again WINDOW: the metrics of the last run with a window that is known only now
+# again WINDOW [RAW BACK]: the metrics of the last run with a window that is known only now; or
+# of the run that was BACK runs before it, and of which RAW has the lines
 again()
 {
-	RESULT=$(perl "$W/src/bench/recovery/metrics.pl" --t0 "$T0" --before "$((before < 7 ? before - 2 : 5))" --window "$1" <"$W/raw.last") || die 1 "no result"
-	sed -i -E "\$s/^((([^,]*,){14}))[^,]*/\\1$(field in_window "$RESULT")/" "$SUMMARY"
+	local line=$(($(wc -l <"$SUMMARY") - ${3:-0}))
+	RESULT=$(perl "$W/src/bench/recovery/metrics.pl" --t0 "$T0" --before "$((before < 7 ? before - 2 : 5))" --window "$1" <"${2:-$W/raw.last}") || die 1 "no result"
+	sed -i -E "${line}s/^((([^,]*,){14}))[^,]*/\\1$(field in_window "$RESULT")/" "$SUMMARY"
 }
 
 # The window of a comparison: 1.08 of the time at which synchronous was done
@@ -318,6 +320,16 @@ in_rounds()
 	done
 	ROUND=
 	verdicts
+}
+
+# in_turns ROUND RUN ...: TURN, the runs in the order of this round.  What runs later in a round
+# finds another machine than what runs before it (its disk and memory), so each of those that are
+# compared is the first as often as any other.
+in_turns()
+{
+	local n=$((($1 - 1) % ($# - 1)))
+	shift
+	TURN=("${@:n + 1}" "${@:1:n}")
 }
 
 # first_round EXPERIMENT: its series without those of other rounds
@@ -555,18 +567,18 @@ mode_run()
 
 compare_in_window() { ratio "$(field in_window "$1")" "$(field in_window "$2")"; }
 
-# round_strategies ROUND: of load $LOAD.  What runs later in a round finds another machine
-# than what runs before it (its disk and memory), so the two that are compared take turns.
+# round_strategies ROUND: of load $LOAD
 round_strategies()
 {
-	local l=$LOAD sync window m modes=("adaptive instant" "instant adaptive")
+	local l=$LOAD sync window m
 	local -A results=()
 	mode_run "strategies-$l" synchronous "$l" "$QUERIES" - "" "sofort.recovery_mode = synchronous" || return 1
 	window=$(window_of "$RESULT") || exit 1
 	again "$window"
 	sync=$RESULT
 	say "  window: $window s; synchronous: $(field in_window "$sync") transactions"
-	for m in ${modes[$(($1 % 2))]}; do
+	in_turns "$1" instant adaptive
+	for m in "${TURN[@]}"; do
 		mode_run "strategies-$l" "$m" "$l" "$QUERIES" - "$window" "sofort.recovery_mode = $m" && results[$m]=$RESULT
 	done
 	[ -z "${results[instant]:-}" ] || measure "$l: instant, first second / before" "$(field first_second "${results[instant]}")" ">=" 0.3
@@ -604,56 +616,83 @@ experiment_resources()
 	done
 }
 
-# round_change: of load $LOAD
+# change_run LABEL: after "synchronous", which has set the window
+change_run()
+{
+	local TEMPLATE=$TEMPLATE settings=("${settings[@]}")
+	case "$1" in
+		"not adapting") settings+=("sofort.recovery_alpha = 1") ;;	# alpha^n = 1: the past keeps its weight for ever
+		"nothing to rebuild") TEMPLATE=$CEILING ;;
+	esac
+	mode_run "change-$LOAD" "$1" "$LOAD" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive"
+}
+
+# round_change ROUND: of load $LOAD
 round_change()
 {
-	local l=$LOAD window fixed
+	local l=$LOAD window m fixed
+	local -A results=()
 	mode_run "change-$l" synchronous "$l" "$FULL" "$QUERIES" "" "sofort.recovery_mode = synchronous" || return 1
 	window=$(window_of "$RESULT") || exit 1
 	again "$window"
-	# alpha^n = 1: the past workload keeps its weight for ever
-	mode_run "change-$l" "not adapting" "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" "sofort.recovery_alpha = 1" || return 1
-	fixed=$RESULT
-	mode_run "change-$l" adapting "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" &&
-		measure "$l: adapting to a changed workload / not" "$(compare_in_window "$RESULT" "$fixed")" ">=" 1.25
-	[ "$l" != tatp ] || change_ceiling
+	in_turns "$1" "${CHANGES[@]}"
+	for m in "${TURN[@]}"; do
+		change_run "$m" && results[$m]=$RESULT
+	done
+	fixed=${results[not adapting]:-}
+	[ -n "$fixed" ] || return 1
+	[ -z "${results[adapting]:-}" ] ||
+		measure "$l: adapting to a changed workload / not" "$(compare_in_window "${results[adapting]}" "$fixed")" ">=" 1.25
+	[ -z "${results[nothing to rebuild]:-}" ] ||
+		say "  $l: with nothing to rebuild / not adapting: $(compare_in_window "${results[nothing to rebuild]}" "$fixed")"
 }
 
-# What the best order could win at most: the same with all indexes there from the start
-change_ceiling()
+# What the best order could win at most: the same with all indexes there from the start.  Sets
+# CEILING, their template.
+ceiling_template()
 {
 	local TEMPLATE=
-	placed_template $order &&
-		mode_run "change-$l" "nothing to rebuild" "$l" "$FULL" "$QUERIES" "$window" "sofort.recovery_mode = adaptive" &&
-		say "  $l: with nothing to rebuild / not adapting: $(compare_in_window "$RESULT" "$fixed")"
+	placed_template $order && CEILING=$TEMPLATE
 }
 
 experiment_change()
 {
-	local LOAD
+	local LOAD CEILING= CHANGES
 	[ $engine = 0 ] || { say "  not with --engine"; return 0; }
 	for LOAD in $loads; do
 		of_load "$LOAD"
+		CHANGES=("not adapting" adapting)
+		[ "$LOAD" != tatp ] || ! ceiling_template || CHANGES+=("nothing to rebuild")
 		in_rounds round_change
 		picture "change-$LOAD" "Workload change during recovery, $LOAD, $clients clients"
 	done
 }
 
+# round_worst ROUND: the window is known when synchronous has run, first or last
 round_worst()
 {
-	local sync window rebuilt
-	mode_run worst synchronous uniform "${tables}x$columns" - "" "sofort.recovery_mode = synchronous" || return 1
-	window=$(window_of "$RESULT") || exit 1
-	again "$window"
-	sync=$RESULT
-	mode_run worst adaptive uniform "${tables}x$columns" - "$window" "sofort.recovery_mode = adaptive" || return 1
-	measure "worst case: adaptive / synchronous in the window" "$(compare_in_window "$RESULT" "$sync")" ">=" 2
-	rebuilt=$(field rebuilt "$RESULT")
+	local m window rebuilt back
+	local -A results=()
+	in_turns "$1" synchronous adaptive
+	for m in "${TURN[@]}"; do
+		mode_run worst "$m" uniform "${tables}x$columns" - "" "sofort.recovery_mode = $m" || return 1
+		results[$m]=$RESULT
+		cp "$W/raw.last" "$W/raw.$m"
+	done
+	window=$(window_of "${results[synchronous]}") || exit 1
+	for back in 0 1; do
+		m=${TURN[1 - back]}
+		again "$window" "$W/raw.$m" $back
+		results[$m]=$RESULT
+		say "  $m, in the window of $window s: $(field in_window "$RESULT") transactions"
+	done
+	measure "worst case: adaptive / synchronous in the window" "$(compare_in_window "${results[adaptive]}" "${results[synchronous]}")" ">=" 2
+	rebuilt=$(field rebuilt "${results[adaptive]}")
 	[ "$rebuilt" != - ] || {
 		say "  worst case: adaptive has not rebuilt everything within $after s: counted as never"
 		rebuilt=1e9
 	}
-	measure "worst case: end of rebuild, adaptive / synchronous" "$(ratio "$rebuilt" "$(field rebuilt "$sync")")" "<=" 1.2
+	measure "worst case: end of rebuild, adaptive / synchronous" "$(ratio "$rebuilt" "$(field rebuilt "${results[synchronous]}")")" "<=" 1.2
 }
 
 experiment_worst()
@@ -777,17 +816,19 @@ measure_fdatasync()
 	rm -f "$W/fsync"
 }
 
+# round_heap ROUND
 round_heap()
 {
-	local am sofort= TEMPLATE SIZE=$heap_subscribers
-	for am in sofort heap; do
-		tatp_template $am "$SIZE"
+	local am TEMPLATE SIZE=$heap_subscribers
+	local -A results=()
+	in_turns "$1" sofort heap
+	for am in "${TURN[@]}"; do
 		TEMPLATE=tatp-$am-$SIZE
-		mode_run against-heap $am tatp "$mix" - "" || return 1
-		[ $am = heap ] || sofort=$RESULT
+		mode_run against-heap "$am" tatp "$mix" - "" || return 1
+		results[$am]=$RESULT
 	done
 	measure "transactions in the 30 s after SIGKILL, checkpoint $before s old: sofort / heap" \
-		"$(ratio "$(field in_30s "$sofort")" "$(field in_30s "$RESULT")")" ">=" 2.5
+		"$(ratio "$(field in_30s "${results[sofort]}")" "$(field in_30s "${results[heap]}")")" ">=" 2.5
 }
 
 experiment_heap()
@@ -799,6 +840,8 @@ experiment_heap()
 	echo "fdatasync: $us us" >>"$OUT/recovery.settings"
 	before=$checkpoint_age after=$((after < 32 ? after : 32))
 	[ "$before" -ge 3 ] || before=3
+	tatp_template sofort "$heap_subscribers"
+	tatp_template heap "$heap_subscribers"
 	in_rounds round_heap
 	picture against-heap "SIGKILL, checkpoint $before s old, $heap_subscribers subscribers"
 	before=$keep_before after=$keep_after
