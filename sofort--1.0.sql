@@ -165,6 +165,24 @@ CREATE OPERATOR CLASS pg_catalog.varchar_pattern_ops FOR TYPE text
 CREATE OPERATOR CLASS pg_catalog.xid8_ops DEFAULT FOR TYPE xid8
     USING sofort_index AS STORAGE xid8;
 
+DO $$
+DECLARE
+    c record;
+BEGIN
+    FOR c IN
+        SELECT o.opcname, f.opfname
+        FROM pg_catalog.pg_opclass o
+        JOIN pg_catalog.pg_opfamily f ON f.oid = o.opcfamily
+        JOIN pg_catalog.pg_am a ON a.oid = o.opcmethod
+        WHERE a.amname = 'sofort_index'
+    LOOP
+        EXECUTE pg_catalog.format('COMMENT ON OPERATOR CLASS pg_catalog.%I USING sofort_index IS %L',
+            c.opcname, 'stands for the btree operator class of this name, which indexes use');
+        EXECUTE pg_catalog.format('COMMENT ON OPERATOR FAMILY pg_catalog.%I USING sofort_index IS %L',
+            c.opfname, 'of the operator class of this name; empty');
+    END LOOP;
+END $$;
+
 -- ---------------------------------------------------------------------------
 -- Views.  The functions behind them show a user only what he may see.
 -- ---------------------------------------------------------------------------

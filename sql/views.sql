@@ -68,9 +68,10 @@ DROP TABLE s_v2, s_v3;
 DROP TABLE s_v;
 SELECT stores - :before FROM sofort.pool;
 -- everything is described
-SELECT count(*) FROM pg_proc WHERE pronamespace = 'sofort'::regnamespace AND obj_description(oid, 'pg_proc') IS NULL;
-SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'sofort'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND (col_description(c.oid, a.attnum) IS NULL OR obj_description(c.oid, 'pg_class') IS NULL);
-SELECT amname, obj_description(oid, 'pg_am') IS NOT NULL FROM pg_am WHERE amname LIKE 'sofort%' ORDER BY 1;
+SELECT extname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+  WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND extname LIKE 'sofort%'
+  AND NOT EXISTS (SELECT FROM pg_description t WHERE t.classoid = d.classid AND t.objoid = d.objid AND t.objsubid = 0) ORDER BY 1, 2;
+SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'sofort'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND col_description(c.oid, a.attnum) IS NULL;
 -- every function of ours states its volatility and parallel safety; nothing dangerous is open
 SELECT proname FROM pg_proc WHERE pronamespace = 'sofort'::regnamespace AND NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1;
 SELECT proname FROM pg_proc WHERE pronamespace = 'sofort_test'::regnamespace AND has_function_privilege('public', oid, 'EXECUTE');
