@@ -49,8 +49,8 @@ typedef struct Path
 
 /* Leaf for the seek; NULL if something changed under way.  path may be NULL. */
 static TreeNode *
-find_leaf_and_fences(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf, uint64 *version,
-					 Path *path)
+find_leaf_and_fences(Tree *tree, const TreeProbe *seek, bool before, TreeLeaf *leaf,
+					 uint64 *version, Path *path)
 {
 	TreeNode   *node = tree_root(tree);
 	uint64		v = node_version(tree, node);
