@@ -112,7 +112,6 @@ index_insert_into(const IndexKeys *keys, Tree *tree, const uint8 *entry)
 	EntryPlace	place;
 	TreeResult	result;
 
-	Assert(epoch_is_inside());
 	keys_place(&place, keys, entry, 0);
 	result = tree_insert(tree, entry, &place.probe, &keys->order);
 	if (result == TREE_FULL)

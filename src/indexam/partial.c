@@ -555,56 +555,44 @@ wait_for_epoch(uint64 epoch)
 }
 
 /*
- * Copies the entries of a leaf of the delta to the tree, which has writers; inside an epoch.
- * False: the arena is full.
+ * No writer uses the delta any more.  What goes into the tree is inserted outside of epochs:
+ * others insert there, too, but nobody deletes before the index is ready, so that no node or
+ * tuple is unlinked.  In an epoch a comparison that waits would hold up those who wait for
+ * epochs, and one that needs another index could be refused.
  */
-static bool
-copy_delta_leaf(const MergeState *merge, const TreeLeaf *leaf)
-{
-	const PartialIndex *partial = merge->partial;
-	int			i;
-
-	for (i = 0; i < leaf->n; i++)
-	{
-		const uint8 *entry = leaf->entries + i * partial->delta->stride;
-		TreeTuple  *tuple = entry_tuple(partial, entry);
-		TreeResult	result;
-
-		if (tuple != NULL)
-			pg_atomic_fetch_add_u32(&tuple->refs, 1);
-		result = index_insert_into(merge->keys, partial->tree, entry);
-		if (result != TREE_DONE)
-			tree_tuple_discard(tuple);	/* it was perhaps there already */
-		if (result == TREE_FULL)
-			return false;
-	}
-	return true;
-}
-
-/* No writer uses the delta any more. */
 static void
 drain_delta(MergeState *merge)
 {
 	IndexKeys  *keys = merge->keys;
+	Tree	   *delta = merge->partial->delta;
 	TreeLeaf	leaf;
 	EntryPlace	place;
-	TreeProbe  *seek = NULL;
+	bool		first = true;
+	int			i;
 
 	do
 	{
-		bool		done;
-
 		CHECK_FOR_INTERRUPTS();
-		epoch_enter();
-		tree_read_leaf(merge->partial->delta, seek, false, seek, NULL, &keys->order, &leaf);
-		done = copy_delta_leaf(merge, &leaf);
-		epoch_exit();
-		if (!done)
-			index_tree_full(keys);
-		if (leaf.has_high)
-		{
+		if (!first)
 			keys_place(&place, keys, leaf.high, 0);
-			seek = &place.probe;
+		epoch_enter();
+		tree_read_leaf(delta, first ? NULL : &place.probe, false, first ? NULL : &place.probe,
+					   NULL, &keys->order, &leaf);
+		epoch_exit();
+		first = false;
+		for (i = 0; i < leaf.n; i++)
+		{
+			uint8	   *entry = leaf.entries + i * delta->stride;
+			TreeTuple  *tuple = entry_tuple(merge->partial, entry);
+			TreeResult	result;
+
+			if (tuple != NULL)
+				pg_atomic_fetch_add_u32(&tuple->refs, 1);
+			result = index_insert_into(keys, merge->partial->tree, entry);
+			if (result != TREE_DONE)
+				tree_tuple_discard(tuple);	/* it was perhaps there already */
+			if (result == TREE_FULL)
+				index_tree_full(keys);
 		}
 	} while (leaf.has_high);
 }

@@ -212,7 +212,7 @@ extern void index_form_private_entry(const IndexKeys *keys, const Datum *values,
 									 uint8 *entry, MemoryContext context);
 
 /*
- * Insert into this tree, inside an epoch: DONE (the tree owns the tuple), EXISTS
+ * Insert into this tree, inside an epoch (see tree.h): DONE (the tree owns the tuple), EXISTS
  * or FULL.
  */
 extern TreeResult index_insert_into(const IndexKeys *keys, Tree *tree, const uint8 *entry);

@@ -20,8 +20,9 @@
  * tree_verify()), and what follows the tuple of an entry, must run inside
  * epoch_enter()/epoch_exit(): nodes and tuples that others unlink stay until then.
  * No epoch is needed for a tree that nobody else has found yet or can find any
- * more (making, building, opening, destroying it), for counters, and for giving
- * back what was never in a tree.  tree_sweep_end() must run outside of any.
+ * more (making, building, opening, destroying it) or from which nobody deletes yet
+ * (drain_delta()), for counters, and for giving back what was never in a tree.
+ * tree_sweep_end() must run outside of any.
  *
  * None takes a heavyweight lock; latches are held for the change of at most three
  * nodes and never while a comparison or any other foreign code runs.
