@@ -514,3 +514,11 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION create_pool() FROM PUBLIC;
 COMMENT ON FUNCTION create_pool() IS
     'makes a fresh pool at the next start, in place of one that is missing; for superusers';
+
+CREATE FUNCTION accept_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'sofort_accept_reset'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION accept_reset() FROM PUBLIC;
+COMMENT ON FUNCTION accept_reset() IS
+    'uses the pool as it is from the next start on, though pg_resetwal has thrown away WAL; for superusers';

@@ -52,6 +52,7 @@ SELECT * FROM sofort.verify('s_priv');
 SELECT relation, live_rows FROM sofort.tables WHERE relation = 's_priv'::regclass;
 SELECT * FROM sofort.verify_pool();
 SELECT sofort.create_pool();
+SELECT sofort.accept_reset();
 SELECT sofort_test.disarm();
 SELECT path FROM sofort.pool;
 RESET ROLE;

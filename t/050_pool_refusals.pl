@@ -80,7 +80,7 @@ sub nothing_crashes
 	foreach my $user (getpwuid($<) . '', 'plain')
 	{
 		my $before = -s $n->logfile;
-		my $sql = join('', map { "$_;\n" } 'SELECT * FROM s', q{INSERT INTO s VALUES (0, '')}, grep { $user eq 'plain' || !/create_pool/ } @calls);
+		my $sql = join('', map { "$_;\n" } 'SELECT * FROM s', q{INSERT INTO s VALUES (0, '')}, grep { $user eq 'plain' || !/create_pool|accept_reset/ } @calls);
 		my ($out, $err);
 		IPC::Run::run([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $n->connstr('postgres') . " user=$user" ], '<', \$sql, '>', \$out, '2>', \$err);
 		unlike(slurp_file($n->logfile, $before), qr/terminated by signal|PANIC|TRAP|AddressSanitizer|runtime error/, "$what: $user calls everything: no process has died");
@@ -115,6 +115,7 @@ sub refused
 	$heap_rows++ if $n == $node;
 	is($n->safe_psql('postgres', 'SELECT count(*) FROM h'), $heap_rows, "$what: heap works") if $n == $node;
 	isnt($n->safe_psql('postgres', 'SELECT status FROM sofort.pool'), 'ready', "$what: the view says so");
+	like($n->error_of('SELECT sofort.accept_reset()'), qr/^(55000|XX001): /, "$what: accept_reset() refuses") unless $params{accepts};
 	isnt($n->error_of('SELECT sofort.create_pool()'), '', "$what: create_pool() refuses") unless $params{missing};
 	$n->stop;
 	return;
@@ -411,6 +412,184 @@ foreach my $how ('after a restart', 'after a crash')
 	$other->start(no_extension => 1);
 	is($other->error_of('SELECT * FROM s'), qq{XX001: sofort pool "$path" does not match data directory "} . $other->data_dir . '"', "... refused $how");
 }
+$other->stop;
+
+# ---- pg_resetwal ----
+my $other_data = $other->data_dir;
+my $other_control = "$other_data/sofort.control";
+my $thrown_away = qq{XX001: WAL that sofort pool "$path" belongs to was thrown away};
+my $rows;
+
+sub reset_wal
+{
+	unlink("$other_data/postmaster.pid");	# after a crash
+	system('pg_resetwal', '-f', @_, '-D', $other_data) == 0 or BAIL_OUT('pg_resetwal');
+	return;
+}
+
+sub new_tables
+{
+	unlink($path, $other_control) == 2 or BAIL_OUT('no pool') if !$other->{_pid};
+	$other->start(no_extension => 1) if !$other->{_pid};
+	$other->safe_psql('postgres', 'DROP TABLE IF EXISTS s, h; CREATE TABLE s (i int PRIMARY KEY, t text) USING sofort; CREATE TABLE h (i int, t text) USING heap; GRANT ALL ON s TO plain; CHECKPOINT');
+	$rows = 0;
+	return;
+}
+
+sub both
+{
+	$other->safe_psql('postgres', "BEGIN; INSERT INTO s VALUES (generate_series($_[0], $_[0] + 9)); INSERT INTO h VALUES (generate_series($_[0], $_[0] + 9)); COMMIT");
+	$rows += 10;
+	return;
+}
+
+sub both_usable
+{
+	my ($what) = @_;
+	$other->start(no_extension => 1);
+	is($other->error_of('SELECT count(*) FROM s'), '', "$what: not refused");
+	is($other->safe_psql('postgres', 'SELECT (SELECT count(*) FROM s), (SELECT count(*) FROM h)'), "$rows|$rows", "$what: all rows are there");
+	return;
+}
+
+# after a stop in order: allowed, whatever comes then
+new_tables();
+both(1);
+$other->stop;
+reset_wal();
+both_usable('stopped, reset');
+both(11);
+$other->kill9;
+both_usable('stopped, reset, killed before a checkpoint');
+$other->stop;
+reset_wal();
+my $hba = slurp_file("$other_data/pg_hba.conf");
+append_to_file("$other_data/pg_hba.conf", "no such line\n");
+foreach (1, 2)
+{
+	is($other->start(fail_ok => 1, no_extension => 1), 0, 'stopped, reset: a start that fails when the pool is open');
+}
+open(my $hba_file, '>', "$other_data/pg_hba.conf");
+print $hba_file $hba;
+close $hba_file;
+both_usable('stopped, reset, a start that fails');
+
+# a crash, and recovery without the pool, or by a single-user server; then a reset
+both(21);
+$other->kill9;
+rename($path, "$path.away");
+$other->start(no_extension => 1);
+is($other->error_of('SELECT * FROM s'), qq{58P01: sofort pool "$path" does not exist}, 'crash, recovered without the pool');
+$other->stop;
+rename("$path.away", $path);
+both_usable('crash, recovered without the pool');
+both(31);
+$other->kill9;
+rename($path, "$path.away");
+$other->start(no_extension => 1);
+$other->stop;
+reset_wal();
+rename("$path.away", $path);
+both_usable('crash, recovered without the pool, reset');
+both(41);
+$other->kill9;
+my ($single_in, $single_out, $single_err) = ("SELECT 1;\n");
+IPC::Run::run([ 'postgres', '--single', '-D', $other_data, 'postgres' ], '<', \$single_in, '>', \$single_out, '2>', \$single_err)
+  or BAIL_OUT("single user: $single_err");
+reset_wal();
+both_usable('crash, recovered in single-user mode, reset');
+
+# a crash, and a reset: refused until it is accepted
+my $xid = 0x100000;
+foreach my $pool_is ('there', 'not there at first')
+{
+	new_tables();
+	both(1);
+	$other->kill9;
+	reset_wal('-x', $xid);
+	$xid += 0x100000;
+	if ($pool_is ne 'there')
+	{
+		rename($path, "$path.away");
+		$other->start(no_extension => 1);
+		is($other->error_of('SELECT * FROM s'), qq{58P01: sofort pool "$path" does not exist}, 'crash, reset: without the pool');
+		$other->stop;
+		rename("$path.away", $path);
+	}
+	else
+	{
+		refused('crash, reset', $thrown_away, node => $other, accepts => 1);
+		$other->start(no_extension => 1);
+		like($other->safe_psql('postgres', 'SELECT reason FROM sofort.pool'), qr/^WAL that sofort pool/, 'crash, reset: the view says why');
+		is($other->error_of('SET ROLE plain; SELECT * FROM s'), 'XX001: the sofort pool cannot be used', 'crash, reset: a user is not told where the files are');
+		$other->kill9;
+	}
+	refused("crash, reset: again, the pool was $pool_is", $thrown_away, node => $other, accepts => 1);
+	$other->start(no_extension => 1);
+	is($other->safe_psql('postgres', 'SELECT count(*) FROM h WHERE t IS NULL'), 0, 'crash, reset: heap has lost what was in the WAL');
+	$other->safe_psql('postgres', q{INSERT INTO h VALUES (0, 'more')});
+	is($other->error_of('SELECT sofort.accept_reset()'), '', 'accept_reset()');
+	is($other->error_of('SELECT * FROM s'), $thrown_away, 'accept_reset(): until the restart nothing changes');
+	$other->restart(no_extension => 1);
+	is($other->safe_psql('postgres', 'SELECT count(*) FROM s'), $rows, 'accepted: the rows that are left');
+	is($other->verify_problems, '', 'accepted: verify');
+	like($other->error_of('SELECT sofort.accept_reset()'), qr/^55000: the sofort pool was not refused because of pg_resetwal$/, 'accept_reset() on a pool in use');
+	both(11);
+	$other->kill9;
+	$other->start(no_extension => 1);
+	is($other->safe_psql('postgres', 'SELECT (SELECT count(*) FROM s), (SELECT count(*) FROM h WHERE t IS NULL)'), '20|10', 'accepted: it survives a crash');
+}
+
+# ids that the pool knows are used again
+new_tables();
+both(1);
+$other->kill9;
+reset_wal();
+$other->start(no_extension => 1);
+$other->safe_psql('postgres', 'DO $$ BEGIN FOR i IN 1 .. 100 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$');
+like($other->error_of('SELECT * FROM s'), $newer, 'crash, reset, ids used again: refused');
+$other->restart(no_extension => 1);
+is($other->error_of('SELECT * FROM s'), qq{XX001: sofort pool "$path" does not match data directory "$other_data"}, '... after a restart');
+like($other->error_of('SELECT sofort.accept_reset()'), qr/^55000: /, '... not to be accepted');
+$other->stop;
+
+# the same, and the pool is away while that could be seen
+new_tables();
+both(1);
+$other->kill9;
+reset_wal();
+rename($path, "$path.away");
+$other->start(no_extension => 1);
+$other->stop;
+rename("$path.away", $path);
+$other->start(no_extension => 1);
+is($other->error_of('SELECT * FROM s'), $thrown_away, 'crash, reset, ids perhaps used again: refused');
+is($other->error_of('SELECT sofort.accept_reset()'), 'XX001: the sofort pool cannot be used after pg_resetwal', '... not to be accepted');
+$other->stop;
+
+# a control file that was written before there was a note of the WAL
+sub crc32c
+{
+	my $crc = 0xffffffff;
+	foreach my $byte (unpack('C*', $_[0]))
+	{
+		$crc ^= $byte;
+		$crc = ($crc >> 1) ^ ($crc & 1 ? 0x82f63b78 : 0) for 1 .. 8;
+	}
+	return $crc ^ 0xffffffff;
+}
+new_tables();
+both(1);
+$other->kill9;
+my $old_control = slurp_file($other_control);
+is(unpack('x84 L', $old_control), crc32c(substr($old_control, 0, 84)), 'the checksum of a control file');
+substr($old_control, 36, 4) = substr($old_control, 80, 4) = pack('L', 0);
+open(my $control_file, '>:raw', $other_control);
+print $control_file substr($old_control, 0, 84) . pack('L', crc32c(substr($old_control, 0, 84)));
+close $control_file;
+reset_wal('-x', $xid);
+$other->start(no_extension => 1);
+is($other->safe_psql('postgres', 'SELECT count(*) FROM s'), $rows, 'a control file of before: nothing is known, not refused');
 $other->stop;
 $other->teardown_node;
 $node->teardown_node;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * verify.c
- *	  sofort.verify(), verify_pool(), salvage(), create_pool(), backup().
+ *	  sofort.verify(), verify_pool(), salvage(), create_pool(), accept_reset(), backup().
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +39,7 @@ PG_FUNCTION_INFO_V1(sofort_verify_pool);
 PG_FUNCTION_INFO_V1(sofort_salvage);
 PG_FUNCTION_INFO_V1(sofort_salvage_report);
 PG_FUNCTION_INFO_V1(sofort_create_pool);
+PG_FUNCTION_INFO_V1(sofort_accept_reset);
 PG_FUNCTION_INFO_V1(sofort_backup);
 
 typedef struct Findings
@@ -387,6 +388,18 @@ sofort_create_pool(PG_FUNCTION_ARGS)
 				 errmsg("must be superuser to create a pool")));
 	PreventCommandDuringRecovery("sofort.create_pool()");
 	pool_create_anew();
+	PG_RETURN_VOID();
+}
+
+Datum
+sofort_accept_reset(PG_FUNCTION_ARGS)
+{
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to use a pool after pg_resetwal")));
+	PreventCommandDuringRecovery("sofort.accept_reset()");
+	pool_accept_reset();
 	PG_RETURN_VOID();
 }
 

@@ -194,9 +194,16 @@ typedef enum ControlState
 	CONTROL_RESTORING = 4,		/* the same, with a copy of the pool, not
 								 * recovered yet */
 	CONTROL_ADOPTED = 5,		/* recovered to the point of that copy */
-	CONTROL_CONTRADICTED = 6	/* a start has found that it does not go with
+	CONTROL_CONTRADICTED = 6,	/* a start has found that it does not go with
 								 * the pool */
+	CONTROL_RESET = 7			/* pg_resetwal has thrown away WAL that the
+								 * pool belongs to */
 } ControlState;
+
+/* PoolControl.wal_flags (0: written before there were any; nothing is known then) */
+#define CONTROL_WAL_NOTED		0x1 /* wal_start is valid */
+#define CONTROL_WAL_STOPPED		0x2 /* the server was stopped in order since */
+#define CONTROL_WAL_ACCEPTABLE	0x4 /* CONTROL_RESET: no id in the pool was used again */
 
 typedef struct PoolControl
 {
@@ -205,13 +212,14 @@ typedef struct PoolControl
 	uint64		system_identifier;
 	uint8		pool_id[16];
 	uint32		state;			/* ControlState */
-	uint32		pad;
+	uint32		wal_flags;		/* CONTROL_WAL_ bits */
 	uint64		file_bytes;		/* size of the pool file */
 	uint64		superblock_offset;	/* 0 while creating */
 	uint64		life;
 	uint64		hw_sequence;
 	uint64		hw_xid;
-	uint32		pad2;
+	uint32		wal_start;		/* checkpoint that the last start began with, in
+								 * MB of WAL */
 	uint32		crc;			/* CRC-32C of all before */
 } PoolControl;
 
@@ -221,6 +229,12 @@ extern bool control_reserve(int elevel);
 extern bool control_write(const PoolControl *control, int elevel);
 extern void control_init(PoolControl *control);
 extern const char *control_file(void);
+
+/* pool_reset.c: pg_resetwal */
+extern void reset_note_start(PoolControl *control);
+extern bool reset_find(PoolControl *control, PoolRefusal *why);
+extern bool reset_check(PoolControl *control, PoolRefusal *why);
+extern void reset_watch_stop(void);
 
 /* backup.c */
 extern Size backup_shmem_size(void);

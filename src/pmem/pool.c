@@ -254,6 +254,7 @@ file_superblock(PoolControl *control, PoolRefusal *why)
 	control->life = PoolSuper->life;
 	control->hw_sequence = PoolSuper->hw_sequence;
 	control->hw_xid = PoolSuper->hw_xid;
+	reset_note_start(control);
 	if (control_write(control, LOG))
 		return true;
 	return pool_refuse(why, ERRCODE_IO_ERROR, "See the server log.", NULL,
@@ -320,6 +321,9 @@ start_pool(PoolRefusal *why)
 						   "Restore the base backup and the copy of the pool again, and let recovery end.",
 						   "Recovery to the point of the pool's copy was not finished.",
 						   "the data directory \"%s\" is not restored completely", DataDir);
+	if (!reset_find(&control, why))
+		return false;
+	reset_watch_stop();
 	if (PoolBase == NULL)
 	{
 		if (!open_pool(&control, have_control, why))
@@ -338,7 +342,8 @@ start_pool(PoolRefusal *why)
 	if (persist_logs() && !redo_begin(control.pool_id, why))
 		return false;
 
-	if (!segment_startup(why) || !pool_check_structure(PoolSuper, why))
+	if (!segment_startup(why) || !pool_check_structure(PoolSuper, why) ||
+		!reset_check(&control, why))
 		return false;
 	alloc_startup();
 	if (!start_life(&control, why))

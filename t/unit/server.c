@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
+#include "common/controldata_utils.h"
 #include "sofort/pmem/redo.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -498,6 +499,19 @@ uint64
 GetSystemIdentifier(void)
 {
 	return UINT64CONST(0x1234567890);
+}
+
+/* Always started from the same checkpoint, not one of pg_resetwal */
+ControlFileData *
+get_controlfile(const char *DataDir, bool *crc_ok_p)
+{
+	ControlFileData *control = palloc0(sizeof(ControlFileData));
+
+	control->state = DB_IN_PRODUCTION;
+	control->xlog_seg_size = DEFAULT_XLOG_SEG_SIZE;
+	control->checkPoint = DEFAULT_XLOG_SEG_SIZE + 0x1000;
+	*crc_ok_p = true;
+	return control;
 }
 
 bool

@@ -122,6 +122,9 @@ extern void pool_require(void);
  * effect at the next start.  Superuser is checked by SQL privileges. */
 extern void pool_create_anew(void);
 
+/* sofort.accept_reset(): use the pool although pg_resetwal has thrown away WAL; the same. */
+extern void pool_accept_reset(void);
+
 /* Number of this server life, never 0 when the pool is ready. */
 extern uint64 pool_life(void);
 
