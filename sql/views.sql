@@ -70,6 +70,7 @@ SELECT stores - :before FROM sofort.pool;
 -- everything is described
 SELECT extname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
   WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND extname LIKE 'sofort%'
+  AND NOT EXISTS (SELECT FROM pg_depend i WHERE i.classid = d.classid AND i.objid = d.objid AND i.deptype = 'i') -- row types of views
   AND NOT EXISTS (SELECT FROM pg_description t WHERE t.classoid = d.classid AND t.objoid = d.objid AND t.objsubid = 0) ORDER BY 1, 2;
 SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'sofort'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND col_description(c.oid, a.attnum) IS NULL;
 -- every function of ours states its volatility and parallel safety; nothing dangerous is open
