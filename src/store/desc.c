@@ -285,6 +285,7 @@ open_slowly(Relation rel, OpenEntry *entry)
 	if (local->stale || local->cxt == NULL ||
 		!equalTupleDescs(local->tupdesc, RelationGetDescr(rel)))
 		build_map(local, RelationGetDescr(rel));
+	stats_report_left(rel, local->desc.shared);
 	entry->locator = *locator;
 	entry->registry_version = version;
 	entry->invalidations = seen;

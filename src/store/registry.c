@@ -35,6 +35,7 @@ typedef struct StoreRegistry
 	pg_atomic_uint64 version;	/* changes with every store made or dropped */
 	DatabaseHorizon horizons[NHORIZONS];	/* those that came first */
 	pg_atomic_uint64 orphans_sought;	/* when; 0: not in this life */
+	bool		crashed;		/* the server, before this life */
 	uint64		nstores;
 	uint64		free_slots;		/* unused entries below pm_vector_count(&stores) */
 	uint64		free_from;		/* none below this one */
@@ -219,9 +220,9 @@ is_empty_store(const StoreHeader *header)
 }
 
 /*
- * Will PostgreSQL recover, and reset unlogged tables?  Decided as in StartupXLOG();
- * backups, which recover in any case, have no pool.  If a start is interrupted, the next
- * one finds the same answer.
+ * Will PostgreSQL recover, reset unlogged tables, and throw away its statistics?  Decided
+ * as in StartupXLOG(); backups, which recover in any case, have no pool.  If a start is
+ * interrupted, the next one finds the same answer.
  */
 static bool
 server_has_crashed(void)
@@ -241,7 +242,7 @@ server_has_crashed(void)
  * not looked at: a crash may have left this half done.
  */
 static bool
-reset_unlogged(StoreHeader *header, bool crashed)
+reset_unlogged(StoreHeader *header)
 {
 	RelFileLocator key;
 
@@ -250,7 +251,7 @@ reset_unlogged(StoreHeader *header, bool crashed)
 		(store_flags(header) & STORE_UNLOGGED) == 0)
 		return false;
 	key = key_of_header(header);
-	if (!crashed && !store_file_was_reset(&key))
+	if (!Registry->crashed && !store_file_was_reset(&key))
 		return false;
 	if (!is_empty_store(header))
 	{
@@ -296,7 +297,7 @@ is_left_over(const StoreHeader *header)
 
 /* One entry of the pool's directory of stores.  False: the arena is full. */
 static bool
-start_store(uint64 i, bool crashed)
+start_store(uint64 i)
 {
 	PMPtr	   *slot = pm_vector_get(&PoolSuper->stores, i);
 	StoreHeader *header;
@@ -314,7 +315,7 @@ start_store(uint64 i, bool crashed)
 		warn_of_damage(i, NULL, "reference to the header is damaged");
 		return true;
 	}
-	emptied = reset_unlogged(header, crashed);
+	emptied = reset_unlogged(header);
 	problem = store_header_problem(header);
 	if (problem != NULL)
 	{
@@ -358,18 +359,16 @@ init_registry(void)
 void
 store_startup(void)
 {
-	bool		crashed;
-
 	init_registry();
 	txn_register_store_ops(&StoreOps);
 	workload_startup();
 	if (pool_status() != POOL_READY)
 		return;
 
-	crashed = server_has_crashed();
+	Registry->crashed = server_has_crashed();
 	for (uint64 i = 0; i < pm_vector_count(&PoolSuper->stores); i++)
 	{
-		if (!start_store(i, crashed))
+		if (!start_store(i))
 		{
 			arena_refuse_start("stores");
 			return;
@@ -550,9 +549,10 @@ registry_attach(StoreNode *node)
 		pg_atomic_init_u32(&shared->making_links, 0);
 		pg_atomic_init_u64(&shared->live, 0);
 		pg_atomic_init_u64(&shared->dead, 0);
+		pg_atomic_init_u64(&shared->unreported, 0);
 		pg_atomic_init_u64(&shared->settled, 0);
 		pg_atomic_init_u64(&shared->bytes_dram, SHARED_BYTES);
-		stats_init(shared);
+		stats_init(shared, Registry->crashed);
 		pg_write_barrier();
 		node->shared = shared;
 	}
@@ -653,6 +653,7 @@ registry_free_shared_data(StoreShared *shared)
 	pg_atomic_write_u32(&shared->retired_below, 0);
 	pg_atomic_write_u64(&shared->live, 0);
 	pg_atomic_write_u64(&shared->dead, 0);
+	pg_atomic_write_u64(&shared->unreported, 0);
 	pg_atomic_write_u64(&shared->bytes_dram, SHARED_BYTES);
 }
 

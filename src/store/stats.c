@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "pgstat.h"
 #include "sofort/store/store_internal.h"
 
 #define SAMPLE_BLOCKS	32
@@ -55,9 +56,31 @@ stats_forget(StoreShared *shared)
 	}
 }
 
-/* First estimate of a server life, from some blocks spread over the store. */
+static inline bool
+is_dead(const RowWords *words)
+{
+	return WORD_TAG(word_read(&words->begin)) == WORD_TAG_ABORTED ||
+		WORD_TAG(word_read(&words->end)) == WORD_TAG_STAMP;
+}
+
+/* A dead root that leads to a living version is one that VACUUM does not free. */
+static bool
+leads_to_living(const StoreHeader *header, const RowRef *ref)
+{
+	uint64		link = link_read_quietly(ref->block, ref->index);
+	RowRef		newest;
+
+	return (word_read(&ref->words->begin) & BEGIN_HEAP_ONLY) == 0 &&
+		LINK_IS_SET(link) && header_locate(header, LINK_ROW(link), &newest) &&
+		WORD_TAG(word_read(&newest.words->begin)) != WORD_TAG_EMPTY && !is_dead(newest.words);
+}
+
+/*
+ * First estimate of a server life, from some blocks spread over the store. crashed: what
+ * PostgreSQL knew of dead rows is lost, and so are the rings of garbage.c.
+ */
 void
-stats_init(StoreShared *shared)
+stats_init(StoreShared *shared, bool crashed)
 {
 	const StoreHeader *header = shared->header;
 	uint64		n = store_block_count(header);
@@ -65,6 +88,7 @@ stats_init(StoreShared *shared)
 	uint64		looked = 0;
 	uint64		live = 0;
 	uint64		dead = 0;
+	uint64		left = 0;		/* of these, what VACUUM would free */
 	uint64		rows = 0;
 	uint64		b;
 
@@ -81,11 +105,14 @@ stats_init(StoreShared *shared)
 			if (!header_locate(header, b * SOFORT_BLOCK_ROWS + i, &ref) ||
 				WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_EMPTY)
 				continue;
-			if (WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_ABORTED ||
-				WORD_TAG(word_read(&ref.words->end)) == WORD_TAG_STAMP)
-				dead++;
-			else
+			if (!is_dead(ref.words))
 				live++;
+			else
+			{
+				dead++;
+				if (crashed && !leads_to_living(header, &ref))
+					left++;
+			}
 		}
 	}
 	if (looked > 0)
@@ -93,7 +120,23 @@ stats_init(StoreShared *shared)
 		pg_atomic_write_u64(&shared->live, live * rows / looked);
 		pg_atomic_write_u64(&shared->dead, dead * rows / looked);
 		pg_atomic_write_u64(&shared->settled, live * rows / looked);
+		pg_atomic_write_u64(&shared->unreported, left * rows / looked);
 	}
+}
+
+/*
+ * Tells autovacuum, once, what was dead when the server had crashed.  Else it would come for
+ * what is dead since then alone, and a table would grow by a little with each crash.
+ */
+void
+stats_report_left(Relation rel, StoreShared *shared)
+{
+	uint64		n;
+
+	if (likely(pg_atomic_read_u64(&shared->unreported) == 0))
+		return;
+	n = pg_atomic_exchange_u64(&shared->unreported, 0);
+	pgstat_update_heap_dead_tuples(rel, -(int) Min(n, (uint64) INT_MAX));
 }
 
 static void

@@ -244,6 +244,8 @@ struct StoreShared
 
 	pg_atomic_uint64 live;
 	pg_atomic_uint64 dead;
+	pg_atomic_uint64 unreported;	/* dead when the server had crashed, and PostgreSQL's
+									 * statistics do not know */
 	pg_atomic_uint64 settled;	/* of the live ones, at the last VACUUM or start */
 	pg_atomic_uint64 bytes_dram;
 };
@@ -952,7 +954,8 @@ extern const TxnStoreOps StoreOps;
  */
 extern void stats_count(StoreShared *shared, int64 live, int64 dead);
 extern void stats_end_of_xact(void);
-extern void stats_init(StoreShared *shared);
+extern void stats_init(StoreShared *shared, bool crashed);
+extern void stats_report_left(Relation rel, StoreShared *shared);
 extern void stats_forget(StoreShared *shared);
 
 /* ---- verify_space.c ---- */
