@@ -1,5 +1,5 @@
 # What crashes leave in a table does not pile up: autovacuum learns of dead rows that nobody
-# remembers any more.
+# remembers any more, and VACUUM frees the values that free rows still have.
 use strict;
 use warnings;
 
@@ -68,6 +68,66 @@ ok($node->wait_until(q{SELECT last_autovacuum IS NOT NULL AND n_dead_tup = 0 FRO
 sql(q{ALTER SYSTEM RESET autovacuum; SELECT pg_reload_conf()});
 is(sql(q{SELECT count(*), min(s) FROM t}), '400|a third 1', 'no row is lost');
 is($node->verify_problems, '', 'dead rows: verify');
+
+# ---- values of free rows: VACUUM frees them, whoever has made the rows free ----
+sql(q{CREATE FUNCTION noise(seed text) RETURNS text LANGUAGE sql AS $$ SELECT string_agg(md5(seed || i), '') FROM generate_series(1, 60) i $$;
+	CREATE TABLE documents (id int PRIMARY KEY, n int, d text) USING sofort;
+	INSERT INTO documents SELECT i, 0, noise(i::text) FROM generate_series(1, 2000) i;
+	UPDATE documents SET d = noise(id || 'first');
+	UPDATE documents SET d = noise(id || 'second')});
+vacuum('documents');
+my $live = bytes('documents');
+
+sub frees_values
+{
+	my ($seed, $what) = @_;
+	cmp_ok(bytes('documents'), '>', 1.5 * $live, "$what: free rows have their values");
+	vacuum('documents');
+	cmp_ok(bytes('documents'), '<', 1.1 * $live, "$what: VACUUM frees them");
+	is(sql("SELECT count(*) FROM documents WHERE d = noise(id || '$seed')"), 2000, "$what: rows have theirs");
+	is($node->verify_problems, '', "$what: verify");
+	return;
+}
+sql(q{UPDATE documents SET d = noise(id || 'third'); SELECT txid_current(); VACUUM documents});
+$node->crash_and_start;
+frees_values('third', 'free before a crash');
+
+# the first that needs a row ends the quarantine of many
+sql(q{UPDATE documents SET d = noise(id || 'fourth'); SELECT txid_current(); VACUUM documents; SELECT txid_current(); UPDATE documents SET n = 1 WHERE id = 1});
+frees_values('fourth', 'usable again');
+
+sql(q{UPDATE documents SET d = noise(id || 'fifth'); SELECT txid_current(); VACUUM documents; SELECT txid_current(); VACUUM (TRUNCATE off) documents});
+cmp_ok(bytes('documents'), '<', 1.1 * $live, 'also where VACUUM is not to give back blocks');
+
+# they stay free rows
+my $blocks = sql(q{SELECT blocks FROM sofort.tables WHERE relation = 'documents'::regclass});
+sql(q{UPDATE documents SET d = noise(id || '') WHERE id <= 1500; SELECT txid_current()});
+is(sql(q{SELECT blocks FROM sofort.tables WHERE relation = 'documents'::regclass}), $blocks, 'and are used again');
+
+# killed, or beside others, while VACUUM frees values
+sql(q{UPDATE documents SET d = noise(id || 'sixth'); SELECT txid_current(); VACUUM documents});
+$node->crash_and_start;
+ok($node->crash_at('store-free-cleared', 'VACUUM documents'), 'killed while VACUUM frees them');
+$node->start;
+is($node->verify_problems, '', 'killed while VACUUM frees them: verify');
+vacuum('documents');
+cmp_ok(bytes('documents'), '<', 1.1 * $live, 'killed while VACUUM frees them: the next one does');
+is(sql(q{SELECT count(*) FROM documents WHERE d = noise(id || 'sixth')}), 2000, 'killed while VACUUM frees them: rows have theirs');
+sql(q{UPDATE documents SET d = noise(id || 'seventh'); SELECT txid_current(); VACUUM documents});
+$node->crash_and_start;
+$node->arm('store-free-cleared', 'wait');
+my $vacuum = $node->background_psql('postgres');
+$vacuum->query_until(qr/start/, "\\echo start\nVACUUM documents;\n");
+ok($node->wait_at('store-free-cleared'), 'VACUUM frees values of free rows');
+# a column that has no NULL yet: there is a new shape meanwhile
+sql(q{UPDATE documents SET d = noise(id || 'eighth'); INSERT INTO documents SELECT i, NULL, NULL FROM generate_series(2001, 2100) i; DELETE FROM documents WHERE id > 2000});
+$node->disarm('store-free-cleared');
+$vacuum->query_safe('SELECT 1');
+$vacuum->quit;
+is($node->verify_problems, '', 'beside others: verify');
+vacuum('documents');
+cmp_ok(bytes('documents'), '<', 1.2 * $live, 'beside others: VACUUM frees them');
+is(sql(q{SELECT count(*), count(DISTINCT id) FROM documents WHERE d = noise(id || 'eighth')}), '2000|2000', 'beside others: rows have theirs');
 
 $node->stop;
 done_testing();

@@ -17,6 +17,7 @@
 #include "sofort/store/store_internal.h"
 
 #define MISSES_TO_REFRESH	32
+#define CLEAR_TOGETHER		64	/* chunks of a free list that VACUUM takes away at a time */
 
 static dlist_head active_list = DLIST_STATIC_INIT(active_list);
 
@@ -477,9 +478,99 @@ clear_retired(StoreDesc *store)
 	}
 }
 
+static bool
+has_references(StoreDesc *store)
+{
+	uint32		n = (uint32) pm_vector_count(&store->header->shapes);
+
+	for (uint32 i = 0; i < n; i++)
+		if (plan_get(store, i)->nrefs > 0)
+			return true;
+	return false;
+}
+
 /*
- * VACUUM: frees the values of rows whose quarantine is over, which become usable, and of
- * rows of retired shapes.
+ * Takes the next chunks of a list that are to be cleared.  The first one stays, so that
+ * insertions find rows meanwhile, unless it is the only one.
+ */
+static FreeChunk *
+detach_chunks(FreeChunk **list, int *n)
+{
+	FreeChunk **first = *list != NULL && (*list)->next != NULL ? &(*list)->next : list;
+	FreeChunk **end = first;
+	FreeChunk  *detached = *first;
+
+	for (*n = 0; *n < CLEAR_TOGETHER && *end != NULL; (*n)++)
+		end = &(*end)->next;
+	*first = *end;
+	if (*n > 0)
+		*end = NULL;
+	return detached;
+}
+
+static void
+append_chunks(FreeChunk **list, FreeChunk *chunks)
+{
+	while (*list != NULL)
+		list = &(*list)->next;
+	*list = chunks;
+}
+
+static int
+count_chunks(StoreShared *shared, FreeChunk *const *list)
+{
+	int			n = 0;
+
+	LWLockAcquire(space_lock(shared->id), LW_SHARED);
+	for (const FreeChunk *c = *list; c != NULL; c = c->next)
+		n++;
+	LWLockRelease(space_lock(shared->id));
+	return n;
+}
+
+/*
+ * Frees the values that rows of a free list still have: rows that were EMPTY when this
+ * server life began, and those whose quarantine an insertion has ended.  Their next user
+ * would do it, but there may be none.
+ */
+static void
+clear_free(StoreDesc *store, FreeChunk **list)
+{
+	StoreShared *shared = store->shared;
+	int			left = count_chunks(shared, list);
+
+	while (left > 0)
+	{
+		FreeChunk  *chunks;
+		uint32		newest;
+		uint32		retired_below;
+		int			n;
+
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		newest = pg_atomic_read_u32(&shared->current_shape);
+		retired_below = pg_atomic_read_u32(&shared->retired_below);
+		chunks = detach_chunks(list, &n);
+		LWLockRelease(space_lock(store->id));
+		if (n == 0)
+			break;
+		left -= n;
+		for (const FreeChunk *c = chunks; c != NULL; c = c->next)
+			for (uint32 i = 0; i < c->n; i++)
+				free_values(store, FREE_ROW(c->entry[i]), FREE_COUNT(c->entry[i]));
+		SOFORT_STOP("store-free-cleared");
+		LWLockAcquire(space_lock(store->id), LW_EXCLUSIVE);
+		if (newest == pg_atomic_read_u32(&shared->current_shape) &&
+			retired_below == pg_atomic_read_u32(&shared->retired_below))
+			append_chunks(list, chunks);
+		else
+			push_list_again(shared, chunks, true);
+		LWLockRelease(space_lock(store->id));
+	}
+}
+
+/*
+ * VACUUM: frees the values of rows whose quarantine is over, which become usable, of free
+ * rows, and of rows of retired shapes.
  */
 void
 space_drain(StoreDesc *store)
@@ -487,6 +578,11 @@ space_drain(StoreDesc *store)
 	StoreShared *shared = store->shared;
 	uint64		horizon = store_cached_horizon(true);
 
+	if (has_references(store))
+	{
+		clear_free(store, &shared->free);
+		clear_free(store, &shared->free_older);
+	}
 	for (;;)
 	{
 		FreeChunk  *c;

@@ -603,6 +603,14 @@ store_reconsider(Relation rel, StoreDesc *store)
 	bms_free(indexed);
 }
 
+/* Frees the values of rows that can be filled, for VACUUM. */
+void
+store_free_values(StoreDesc *store)
+{
+	block_append_init(store);
+	space_drain(store);
+}
+
 /*
  * Nobody may be reading a block that is given back.  So this needs the exclusive lock, and
  * is left for another time if the lock is not available soon (like heap's truncation).
@@ -614,7 +622,6 @@ store_release_empty(Relation rel, StoreDesc *store)
 	int			i;
 
 	block_append_init(store);
-	space_drain(store);
 	if (!any_empty_run(store))
 		return 0;
 	for (i = 0; !ConditionalLockRelation(rel, AccessExclusiveLock); i++)

@@ -496,6 +496,7 @@ tableam_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy
 
 	prune_table(&vac);
 	cleanup_indexes(&vac);
+	store_free_values(vac.store);
 	if (params->truncate != VACOPTVALUE_DISABLED)
 	{
 		pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_TRUNCATE);

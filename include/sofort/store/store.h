@@ -585,6 +585,9 @@ typedef enum StoreRemoval
 extern StoreRemoval (*store_remove_entries) (Relation rel, StoreDesc *store, uint64 *roots,
 											 int *n);
 
+
+/* Frees the values by reference that rows have which can be filled. */
+extern void store_free_values(StoreDesc *store);
 /* Gives back runs of empty blocks whose quarantine is over.  Returns the number of blocks. */
 extern BlockNumber store_release_empty(Relation rel, StoreDesc *store);
 extern void store_reconsider(Relation rel, StoreDesc *store);
