@@ -181,6 +181,15 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 	return ranked;
 }
 
+/* Processor time of this worker when its last turn began */
+static double turn_began = 0;
+
+static bool
+turn_goes_on(void)
+{
+	return recovery_processor_seconds() < turn_began + TURN_SECONDS;
+}
+
 /*
  * May work that does not pay be done now?  Yes in idle time, and one step a second in any
  * case, or a server that is always busy would never finish.  A step is a turn, so that
@@ -190,15 +199,38 @@ static bool
 may_work_in_idle_time(void)
 {
 	static TimestampTz last = 0;
-	static double began;
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (!recovery_processor_is_idle() && now >= last &&
 		!TimestampDifferenceExceeds(last, now, SLOWEST_STEP_MILLISECONDS))
-		return recovery_processor_seconds() < began + TURN_SECONDS;
+		return turn_goes_on();
 	last = now;
-	began = recovery_processor_seconds();
+	turn_began = recovery_processor_seconds();
 	return true;
+}
+
+/*
+ * The best by the ranks that the list has, or -1.  To rank thousands of indexes anew takes
+ * ten times as long as to build a small one, so a turn goes by what it began with.
+ */
+static int
+best_by_last_ranks(const RecoveryStructure *structures, int n)
+{
+	int			best = -1;
+
+	for (int i = 0; i < n; i++)
+	{
+		const RecoveryStructure *s = &structures[i];
+		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
+
+		if (s->ready || s->failed || s->busy || s->not_mine)
+			continue;
+		if (b == NULL || s->rank > b->rank ||
+			(s->rank == b->rank && s->rebuild_cost < b->rebuild_cost) ||
+			(s->rank == b->rank && s->rebuild_cost == b->rebuild_cost && s->index < b->index))
+			best = i;
+	}
+	return best;
 }
 
 /*
@@ -246,6 +278,13 @@ recovery_choose_adaptive(RecoveryStructure *structures, int n, RecoveryStep *ste
 	double		left = 0;
 	int			best = 0;
 
+	step->in_turn = step->in_turn && turn_goes_on();
+	if (step->in_turn)
+	{
+		step->segments = 1;
+		step->polite = true;
+		return best_by_last_ranks(structures, n);
+	}
 	if (recovery_rank(structures, n, 1) == 0)
 		return -1;
 	for (int i = 0; i < n; i++)
@@ -267,5 +306,6 @@ recovery_choose_adaptive(RecoveryStructure *structures, int n, RecoveryStep *ste
 	recovery_set_search_share(left, false);
 	step->segments = 1;
 	step->polite = true;
-	return may_work_in_idle_time() ? best : -1;
+	step->in_turn = may_work_in_idle_time();
+	return step->in_turn ? best : -1;
 }

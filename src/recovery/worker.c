@@ -321,17 +321,20 @@ count_hopeful(RecoveryStructure *structures, int n)
 
 /* Works on what is best now.  *index (or table): the one worked on, for error handling. */
 static StepResult
-work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
+work_on_best(RecoveryStructure *structures, int n, RecoveryStep *how, volatile Oid *index)
 {
-	RecoveryStep how = {.segments = Min(STEP_SEGMENTS + n / STEP_INDEXES_SEGMENT, STEP_MOST_SEGMENTS)};
-	int			choice = recovery_choose(structures, n, &how);
-	RecoveryStructure *best = &structures[choice];
+	RecoveryStructure *best;
+	int			choice;
 
+	how->segments = Min(STEP_SEGMENTS + n / STEP_INDEXES_SEGMENT, STEP_MOST_SEGMENTS);
+	how->polite = false;
+	choice = recovery_choose(structures, n, how);
 	if (choice < 0)
 		return STEP_IDLE;
-	if (!how.polite && polite)
+	best = &structures[choice];
+	if (!how->polite && polite)
 		return STEP_REPLACE;
-	if (how.polite && (polite || !recovery_was_urgent()))
+	if (how->polite && (polite || !recovery_was_urgent()))
 		lower_priority();
 	recovery_build_written_dictionaries(best->table, index);
 	*index = best->index;
@@ -339,7 +342,7 @@ work_on_best(RecoveryStructure *structures, int n, volatile Oid *index)
 	pgstat_report_activity(STATE_RUNNING, polite ?
 						   "rebuilding a sofort index, at low priority" :
 						   "rebuilding a sofort index");
-	switch (sofort_index_rebuild(*index, how.segments))
+	switch (sofort_index_rebuild(*index, how->segments))
 	{
 		case REBUILD_FINISHED:
 			recovery_note_rebuilt(*index);
@@ -365,10 +368,11 @@ work_on_indexes(RecoveryStructure *structures, int n, int hopeful, volatile Oid 
 {
 	TimestampTz began = GetCurrentTimestamp();
 	double		until = recovery_processor_seconds() + LIST_SECONDS;
+	RecoveryStep how = {0};
 
 	for (int done = 0; done < hopeful && done < LIST_INDEXES; done++)
 	{
-		StepResult	result = work_on_best(structures, n, index);
+		StepResult	result = work_on_best(structures, n, &how, index);
 
 		if (result != STEP_GO_ON)
 			return done > 0 ? STEP_DONE : result;

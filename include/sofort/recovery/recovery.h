@@ -110,11 +110,12 @@ extern int	recovery_find_structures(RecoveryStructure **structures);
  * Returns how many. */
 extern int	recovery_rank(RecoveryStructure *structures, int n, int limit);
 
-/* How a worker does a step; preset */
+/* How a worker does a step; the first two preset, the last one false with each new list */
 typedef struct RecoveryStep
 {
 	int			segments;		/* at most */
 	bool		polite;			/* queries first; else side by side with them */
+	bool		in_turn;		/* nothing paid when the list was ranked last */
 } RecoveryStep;
 
 /*
