@@ -74,6 +74,12 @@ $node->safe_psql('postgres', 'CHECKPOINT; INSERT INTO s VALUES (6); INSERT INTO 
 $node->wait_for_catchup($_) foreach @standbys;
 my $before = xid($node);
 $node->kill9;
+
+# What the primary wrote last may have reached one of them alone. That one is promoted, or the
+# other could not follow.
+$_->wait_until('SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)') foreach @standbys;
+my $received = $first->safe_psql('postgres', 'SELECT pg_last_wal_receive_lsn()');
+($first, $second) = ($second, $first) if $second->safe_psql('postgres', "SELECT pg_last_wal_receive_lsn() > '$received'") eq 't';
 $first->promote;
 cmp_ok(xid($first), '<=', $before + 1, 'a standby that is promoted has no pool, and skips none');
 $second->enable_streaming($first);
