@@ -447,14 +447,14 @@ clear_granules(uint64 offset, uint32 n, bool counted)
 	LWLockRelease(pm_shared->segment_lock);
 }
 
-/* For granules that do not count: of free_cache.c */
+/* Clears the bits of granules that have no word, and do not count: of free_cache.c */
 void
 segment_clear(uint64 offset, uint32 n)
 {
 	clear_granules(offset, n, false);
 }
 
-/* Some may become spare ones instead. */
+/* The same for granules that count; some may become spare ones instead. */
 void
 segment_untake(uint64 offset, uint32 n)
 {
