@@ -116,12 +116,8 @@ free_cache_add(uint64 offset, uint32 n)
 #endif
 	while (!added)
 	{
-		uint32		spared;
-
 		LWLockAcquire(pm_shared->segment_lock, LW_EXCLUSIVE);
-		spared = segment_make_spare(offset, n);
-		offset += (uint64) spared * PM_GRANULE;
-		n -= spared;
+		(void) segment_make_spare(&offset, &n);
 		added = n == 0;
 		if (!added && cache->nruns < FREE_CACHE_RUNS && cache->granules + n <= FREE_CACHE_GRANULES)
 		{
@@ -162,14 +158,9 @@ pm_give_back_free(void)
 		found = cache->nruns > 0;
 		if (found)
 		{
-			uint32		spared;
-
 			run = cache->run[cache->nruns - 1];
 			remove_runs(cache->nruns - 1, 1);
-			spared = segment_make_spare(run.offset, run.n);
-			segment_count_used((int) spared);
-			run.offset += (uint64) spared * PM_GRANULE;
-			run.n -= spared;
+			segment_count_used((int) segment_make_spare(&run.offset, &run.n));
 		}
 		LWLockRelease(pm_shared->segment_lock);
 		if (found && run.n > 0)

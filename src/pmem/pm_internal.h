@@ -224,6 +224,9 @@ typedef struct PoolControl
 } PoolControl;
 
 extern bool control_read(PoolControl *control, bool *exists, PoolRefusal *why);
+
+/* The same in a session, with the control lock: false if there is none; what is wrong is an error. */
+extern bool control_read_or_raise(PoolControl *control);
 extern bool control_make_durable(PoolRefusal *why);
 extern bool control_reserve(int elevel);
 extern bool control_write(const PoolControl *control, int elevel);
@@ -301,7 +304,7 @@ extern int	segment_take(uint32 n, int flags, uint64 *offset);
 extern void segment_punch(uint64 offset, uint32 n);
 extern void segment_untake(uint64 offset, uint32 n);
 extern void segment_clear(uint64 offset, uint32 n);
-extern uint32 segment_make_spare(uint64 offset, uint32 n);
+extern uint32 segment_make_spare(uint64 *offset, uint32 *n);
 extern void segment_count_used(int n);
 extern void segment_release(uint64 offset, uint32 n);
 extern bool segment_take_next_free(int *extent, uint32 *granule, uint64 *offset, uint32 *n);

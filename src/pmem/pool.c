@@ -610,7 +610,6 @@ pool_create_anew(void)
 	PoolRefusal why;
 	bool		exists;
 
-	memset(&why, 0, sizeof(why));
 	if (pm_shared == NULL)
 		pool_require();
 	if (RecoveryInProgress())
@@ -629,15 +628,13 @@ pool_create_anew(void)
 				 errhint("sofort.create_pool() only replaces a pool that did not exist when the server started.")));
 
 	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
-	if (!control_read(&old, &exists, &why))
-		ereport(ERROR,
-				(errcode(why.sqlstate), errmsg("%s", why.message)));
 	control_init(&control);
-	if (exists)
+	if (control_read_or_raise(&old))
 	{
 		control.hw_sequence = old.hw_sequence;
 		control.hw_xid = old.hw_xid;
 	}
+	memset(&why, 0, sizeof(why));
 	if (!pool_file_find(pm_pool_file, &exists, &why))
 		ereport(ERROR,
 				(errcode(why.sqlstate), errmsg("%s", why.message)));

@@ -100,6 +100,19 @@ control_read(PoolControl *control, bool *exists, PoolRefusal *why)
 	return true;
 }
 
+bool
+control_read_or_raise(PoolControl *control)
+{
+	PoolRefusal why;
+	bool		exists;
+
+	memset(&why, 0, sizeof(why));
+	if (!control_read(control, &exists, &why))
+		ereport(ERROR,
+				(errcode(why.sqlstate), errmsg("%s", why.message)));
+	return exists;
+}
+
 /* Makes sure that what was read is on the disk, and its name, too. */
 bool
 control_make_durable(PoolRefusal *why)

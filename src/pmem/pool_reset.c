@@ -181,17 +181,11 @@ void
 pool_accept_reset(void)
 {
 	PoolControl control;
-	PoolRefusal why;
-	bool		exists;
 
-	memset(&why, 0, sizeof(why));
 	if (pm_shared == NULL)
 		pool_require();
 	LWLockAcquire(pm_shared->control_lock, LW_EXCLUSIVE);
-	if (!control_read(&control, &exists, &why))
-		ereport(ERROR,
-				(errcode(why.sqlstate), errmsg("%s", why.message)));
-	if (!exists || control.state != CONTROL_RESET)
+	if (!control_read_or_raise(&control) || control.state != CONTROL_RESET)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the sofort pool was not refused because of pg_resetwal")));

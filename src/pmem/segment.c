@@ -469,15 +469,20 @@ segment_untake(uint64 offset, uint32 n)
 
 /*
  * The first of n granules that have blocks become spare ones, as long as there are too few
- * of these; returns how many.  Caller holds the segment lock.
+ * of these; offset and n become those of the rest.  Returns how many.  Caller holds the
+ * segment lock.
  */
 uint32
-segment_make_spare(uint64 offset, uint32 n)
+segment_make_spare(uint64 *offset, uint32 *n)
 {
 	uint32		made = 0;
 
-	while (made < n && pm_shared->nspare < PM_SPARE_GRANULES)
-		pm_shared->spare[pm_shared->nspare++] = offset + (uint64) made++ * PM_GRANULE;
+	for (; *n > 0 && pm_shared->nspare < PM_SPARE_GRANULES; made++)
+	{
+		pm_shared->spare[pm_shared->nspare++] = *offset;
+		*offset += PM_GRANULE;
+		(*n)--;
+	}
 	return made;
 }
 

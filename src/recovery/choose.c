@@ -35,6 +35,13 @@
 /* Processor time for each row: short keys take less, long ones more */
 #define REBUILD_SECONDS_PER_ROW		0.2e-6
 
+/* Can this worker do something for it? */
+static inline bool
+can_be_worked_on(const RecoveryStructure *s)
+{
+	return !s->ready && !s->failed && !s->busy && !s->not_mine;
+}
+
 /* ---- the order of the other modes ---- */
 
 int
@@ -48,7 +55,7 @@ recovery_choose_default(RecoveryStructure *structures, int n, RecoveryStep *step
 		const RecoveryStructure *s = &structures[i];
 		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
 
-		if (s->ready || s->failed || s->busy || s->not_mine)
+		if (!can_be_worked_on(s))
 			continue;
 		if (b == NULL || (s->needed && !b->needed) ||
 			(s->needed == b->needed && s->waiters > b->waiters) ||
@@ -163,8 +170,7 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 
 		s->id = structures[i].index;
 		s->persistent = structures[i].persistent;
-		s->available = structures[i].ready || structures[i].busy || structures[i].failed ||
-			structures[i].not_mine;
+		s->available = !can_be_worked_on(&structures[i]);
 		s->needed = structures[i].needed;
 		if (!s->persistent && !s->available)
 			estimate_rebuild(&structures[i]);
@@ -223,7 +229,7 @@ best_by_last_ranks(const RecoveryStructure *structures, int n)
 		const RecoveryStructure *s = &structures[i];
 		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
 
-		if (s->ready || s->failed || s->busy || s->not_mine)
+		if (!can_be_worked_on(s))
 			continue;
 		if (b == NULL || s->rank > b->rank ||
 			(s->rank == b->rank && s->rebuild_cost < b->rebuild_cost) ||
