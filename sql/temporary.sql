@@ -124,5 +124,32 @@ ROLLBACK;
 SELECT * FROM refresh();
 SELECT v.* FROM sofort.verify('mv') v;
 
+-- pg_repack exchanges the files of a table and of a copy for which it names no access method
+CREATE SCHEMA repack;
+CREATE TABLE original (i int PRIMARY KEY, t text) USING sofort;
+CREATE TABLE original_heap (i int PRIMARY KEY, t text) USING heap;
+INSERT INTO original VALUES (1, 'one');
+INSERT INTO original_heap VALUES (1, 'one');
+CREATE FUNCTION copies(default_am text) RETURNS TABLE (original name, of_original text, of_copy text, named text, other text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('default_table_access_method', default_am, true);
+    FOR original, of_original IN SELECT relname, am(oid) FROM pg_class WHERE oid IN ('original'::regclass, 'original_heap'::regclass) ORDER BY 1 LOOP
+        EXECUTE format('CREATE TABLE repack.table_%s AS SELECT * FROM %I WITH NO DATA', original::regclass::oid, original);
+        of_copy := am(format('repack.table_%s', original::regclass::oid)::regclass);
+        EXECUTE format('DROP TABLE repack.table_%s', original::regclass::oid);
+        EXECUTE format('CREATE TABLE repack.table_%s USING %s AS SELECT * FROM %I', original::regclass::oid, default_am, original);
+        named := am(format('repack.table_%s', original::regclass::oid)::regclass);
+        EXECUTE format('CREATE TABLE repack.table_0%s AS SELECT * FROM %I', original::regclass::oid, original);
+        other := am(format('repack.table_0%s', original::regclass::oid)::regclass);
+        EXECUTE format('DROP TABLE repack.table_%s, repack.table_0%s', original::regclass::oid, original::regclass::oid);
+        RETURN NEXT;
+    END LOOP;
+END $$;
+SELECT * FROM copies('sofort');
+SELECT * FROM copies('heap');
+CREATE TABLE repack.table_1 AS SELECT * FROM original;
+SELECT am('repack.table_1'::regclass);
+DROP SCHEMA repack CASCADE;
+
 RESET default_table_access_method;
 DISCARD TEMP;

@@ -117,6 +117,7 @@ before_statement(Node *stmt, ProcessUtilityContext context)
 		case T_CreateTableAsStmt:
 		case T_ExplainStmt:
 			temporary_before_create(stmt);
+			repack_before_create(stmt);
 			break;
 		case T_CreatePublicationStmt:
 			refuse_publication(castNode(CreatePublicationStmt, stmt)->pubobjects);

@@ -114,6 +114,11 @@ extern void temporary_before_create(Node *stmt);
 /* The same for ALTER TABLE ...  SET ACCESS METHOD of a temporary table. */
 extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
 
+/* ---- repack.c ---- */
+
+/* CREATE TABLE AS: what pg_repack does without naming the access method; changes the statement in place. */
+extern void repack_before_create(Node *stmt);
+
 /* ---- plan_hooks.c ---- */
 
 /* ExecutorStart is about to return; eflags are its own.  Changes nodes of the plan's state. */
