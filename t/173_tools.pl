@@ -192,6 +192,28 @@ with_extension(postgres_fdw => sub {
 }
 is($node->verify_problems('contrib'), '', 'contrib: verify');
 
+# ---- an extension's C code may read its tables as heap, so its script makes no sofort tables unless it names them ----
+{
+	my $directory = sql("SELECT setting FROM pg_config WHERE name = 'SHAREDIR'") . '/extension';
+	append_to_file("$directory/has_tables.control", "default_version = '1'\nrelocatable = true\n");
+	append_to_file("$directory/has_tables--1.sql", q{CREATE TABLE plain (i int PRIMARY KEY);
+		CREATE TABLE made_as AS SELECT 1 AS i;
+		CREATE MATERIALIZED VIEW seen AS SELECT 1 AS i;
+		CREATE TABLE parted (i int) PARTITION BY LIST (i);
+		CREATE TABLE part PARTITION OF parted DEFAULT;
+		CREATE FUNCTION make(name) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE format(''CREATE TABLE %I (i int)'', $1); END';
+		SELECT make('in_function');
+		CREATE TABLE named (i int PRIMARY KEY) USING sofort;});
+	append_to_file("$directory/has_tables--1--2.sql", 'CREATE TABLE later (i int);');
+	sql(q{SET default_table_access_method = sofort; CREATE EXTENSION has_tables; ALTER EXTENSION has_tables UPDATE TO '2'; SELECT make('not_in_script')}, 'contrib');
+	is(sql(q{SELECT string_agg(relname || ' ' || amname, ', ' ORDER BY relname) FROM pg_class c JOIN pg_am a ON a.oid = relam
+		WHERE relname IN ('plain', 'plain_pkey', 'made_as', 'seen', 'part', 'in_function', 'named', 'named_pkey', 'later', 'not_in_script')}, 'contrib'),
+		'in_function heap, later heap, made_as heap, named sofort, named_pkey sofort_index, not_in_script sofort, part heap, plain heap, plain_pkey btree, seen heap',
+		'tables that the script of an extension makes');
+	sql('DROP EXTENSION has_tables; DROP TABLE not_in_script', 'contrib');
+	unlink(glob("$directory/has_tables*")) == 3 or BAIL_OUT('has_tables is left');
+}
+
 # ---- ANALYZE of a table whose (virtual) blocks are more than a file segment has ----
 $node->safe_psql('postgres', q{CREATE TABLE many (id int, x char(1800)) USING sofort WITH (fillfactor = 10);
 	INSERT INTO many SELECT i, 'x' FROM generate_series(1, 135000) i});

@@ -106,8 +106,8 @@ extern void database_end_of_xact(bool commit);
 
 /*
  * CREATE TABLE, CREATE TABLE AS, SELECT INTO (also under EXPLAIN): a temporary
- * table that would get sofort by default gets heap; changes the statement in
- * place.  0A000 if sofort is asked for by name.
+ * table, or one of an extension's script, that would get sofort by default gets heap;
+ * changes the statement in place.  0A000 if sofort is asked for by name for a temporary one.
  */
 extern void temporary_before_create(Node *stmt);
 

@@ -1,12 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * temporary.c
- *	  Temporary tables are heap tables.
+ *	  Temporary tables, and those of extensions, are heap tables.
  *
  * sofort would be of no use for them: they are private to a session, end with it, and
  * on heap lie in its local memory.  Where sofort is only the default, heap is named
  * instead, so that the catalogs say what the table is; who asks for sofort by name gets
  * an error.
+ *
+ * Tables that the script of an extension makes are heap tables where sofort is only the
+ * default: the extension's C code may read and write them as PostgreSQL does its catalogs,
+ * past the table access method (pg_cron, pglogical), and what heap_insert() puts into the
+ * file of a sofort table nobody finds.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,6 +19,7 @@
 
 #include "access/tableam.h"
 #include "catalog/namespace.h"
+#include "commands/extension.h"
 #include "nodes/parsenodes.h"
 #include "sofort/compat/ddl.h"
 
@@ -59,12 +65,15 @@ will_be_temporary(const RangeVar *rel)
 static void
 fix_access_method(const RangeVar *rel, char **am)
 {
-	if (!is_sofort(*am != NULL ? *am : default_table_access_method) ||
-		!will_be_temporary(rel))
+	bool		temporary;
+
+	if (!is_sofort(*am != NULL ? *am : default_table_access_method))
 		return;
-	if (*am != NULL)
+	temporary = will_be_temporary(rel);
+	if (temporary && *am != NULL)
 		refuse_temporary();
-	*am = pstrdup("heap");
+	if (temporary || (creating_extension && *am == NULL))
+		*am = pstrdup("heap");
 }
 
 /* A partition whose parent names an access method takes that one (since 17). */
