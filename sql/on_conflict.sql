@@ -111,6 +111,39 @@ SELECT * FROM s_ex ORDER BY r;
 CREATE FUNCTION s_oc() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.u := NEW.u || ''+''; RETURN NEW; END';
 CREATE TRIGGER t BEFORE INSERT OR UPDATE ON s_o FOR EACH ROW EXECUTE FUNCTION s_oc();
 INSERT INTO s_o VALUES (7000, 'r', 0), (9000, 'new', 0) ON CONFLICT (id) DO UPDATE SET u = EXCLUDED.u RETURNING id, u;
+-- RETURNING xmax = 0 tells insertions from updates, as applications do
+CREATE TABLE s_x (id int PRIMARY KEY, u int UNIQUE, v int) USING sofort;
+CREATE TABLE h_x (id int PRIMARY KEY, u int UNIQUE, v int) USING heap;
+CREATE FUNCTION pg_temp.inserted(stmt text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE s bool[]; h bool[];
+BEGIN
+    EXECUTE format('WITH i AS (%s RETURNING id, xmax = 0 AS x) SELECT array_agg(x ORDER BY id) FROM i', replace(stmt, '@x', 's_x')) INTO s;
+    EXECUTE format('WITH i AS (%s RETURNING id, xmax = 0 AS x) SELECT array_agg(x ORDER BY id) FROM i', replace(stmt, '@x', 'h_x')) INTO h;
+    RETURN CASE WHEN s = h THEN s::text ELSE format('DIFFERENT: sofort %s heap %s', s, h) END;
+END $$;
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (1, 1, 1), (2, 2, 2)');
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (1, 1, 5), (3, 3, 3) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v');
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (1, 9, 5), (4, 4, 3) ON CONFLICT (id) DO UPDATE SET u = EXCLUDED.u');
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (2, 2, 5), (5, 5, 3) ON CONFLICT (u) DO UPDATE SET id = 22');
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (4, 0, 5), (6, 6, 3) ON CONFLICT (id) DO UPDATE SET v = 5 WHERE @x.v < 0');
+BEGIN;
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (7, 7, 7)');
+SAVEPOINT s;
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (7, 0, 5), (8, 8, 8) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v');
+COMMIT;
+CREATE FUNCTION s_xv() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.v := NEW.v + 1; RETURN NEW; END';
+CREATE TRIGGER t BEFORE INSERT OR UPDATE ON s_x FOR EACH ROW EXECUTE FUNCTION s_xv();
+CREATE TRIGGER t BEFORE INSERT OR UPDATE ON h_x FOR EACH ROW EXECUTE FUNCTION s_xv();
+SELECT pg_temp.inserted('INSERT INTO @x VALUES (1, 0, 5), (10, 10, 3) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v');
+-- Unlike on heap, xmax shows nothing of transactions that have ended.
+BEGIN;
+SELECT id, xmax = 0 FROM s_x WHERE id = 1 FOR UPDATE;
+SELECT id, xmax = 0 FROM s_x WHERE id = 1;
+COMMIT;
+BEGIN;
+UPDATE s_x SET v = 0 WHERE id = 3;
+ROLLBACK;
+SELECT count(*) FROM s_x WHERE xmax <> 0;
 -- views
 CREATE VIEW s_ov AS SELECT id, u FROM s_o WHERE id >= 9000 WITH CHECK OPTION;
 INSERT INTO s_ov VALUES (9000, 'view') ON CONFLICT (id) DO UPDATE SET u = 'updated' RETURNING *;
