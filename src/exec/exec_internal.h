@@ -116,7 +116,10 @@ extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
 
 /* ---- repack.c ---- */
 
-/* CREATE TABLE AS: what pg_repack does without naming the access method; changes the statement in place. */
+/*
+ * CREATE TABLE AS: the copy that pg_repack makes gets the access method of its original;
+ * changes the statement in place.
+ */
 extern void repack_before_create(Node *stmt);
 
 /* ---- plan_hooks.c ---- */
