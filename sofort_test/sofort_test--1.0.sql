@@ -147,4 +147,9 @@ CREATE FUNCTION former_steps()
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_former_steps' LANGUAGE C;
 COMMENT ON FUNCTION former_steps() IS 'trees and stores that this session has looked at to find those of earlier files of indexes';
 
+CREATE FUNCTION heap_insert(relation regclass)
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_heap_insert' LANGUAGE C STRICT;
+COMMENT ON FUNCTION heap_insert(regclass) IS
+    'puts a row of NULLs into the file of a table, past its access method';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @extschema@ FROM PUBLIC;

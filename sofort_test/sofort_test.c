@@ -10,7 +10,9 @@
 #include "access/clog.h"
 #include "access/commit_ts.h"
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/subtrans.h"
+#include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "fmgr.h"
@@ -38,6 +40,7 @@ PG_FUNCTION_INFO_V1(sofort_test_limit_kept_records);
 PG_FUNCTION_INFO_V1(sofort_test_lock_entries);
 PG_FUNCTION_INFO_V1(sofort_test_release_steps);
 PG_FUNCTION_INFO_V1(sofort_test_former_steps);
+PG_FUNCTION_INFO_V1(sofort_test_heap_insert);
 PG_FUNCTION_INFO_V1(sofort_test_arm);
 PG_FUNCTION_INFO_V1(sofort_test_disarm);
 PG_FUNCTION_INFO_V1(sofort_test_waiters);
@@ -463,6 +466,21 @@ Datum
 sofort_test_former_steps(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64((int64) indexam_test_former_steps());
+}
+
+/* As C code does that takes every table for a heap table */
+Datum
+sofort_test_heap_insert(PG_FUNCTION_ARGS)
+{
+	Relation	rel = table_open(PG_GETARG_OID(0), RowExclusiveLock);
+	int			natts = RelationGetDescr(rel)->natts;
+	bool	   *isnull = palloc(natts * sizeof(bool));
+
+	memset(isnull, true, natts * sizeof(bool));
+	simple_heap_insert(rel, heap_form_tuple(RelationGetDescr(rel),
+											palloc0(natts * sizeof(Datum)), isnull));
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -84,4 +84,24 @@ CREATE TABLE perm (i int PRIMARY KEY);
 CREATE UNLOGGED TABLE u_ref (i int REFERENCES perm, j int REFERENCES u);
 CREATE TABLE perm_ref (i int REFERENCES u);
 DROP TABLE u CASCADE;
+-- rows that C code put into the file of a table, past its access method
+CREATE EXTENSION IF NOT EXISTS sofort_test;
+CREATE TABLE past (i int);
+CREATE UNLOGGED TABLE u_past (i int);
+SELECT count(*) FROM past, u_past;
+SELECT * FROM sofort.verify('past') UNION ALL SELECT * FROM sofort.verify('u_past');
+SELECT sofort_test.heap_insert('past'), sofort_test.heap_insert('u_past');
+SELECT count(*) FROM past, u_past;
+SELECT * FROM sofort.verify('past') UNION ALL SELECT * FROM sofort.verify('u_past');
+-- (where rows are it is an error)
+CREATE TABLE past_rows AS SELECT 1 AS i;
+\set VERBOSITY sqlstate
+SELECT sofort_test.heap_insert('past_rows');
+\set VERBOSITY default
+SELECT * FROM sofort.verify('past_rows');
+-- a new file is empty
+TRUNCATE past;
+VACUUM FULL u_past;
+SELECT * FROM sofort.verify('past') UNION ALL SELECT * FROM sofort.verify('u_past');
+DROP TABLE past, u_past, past_rows;
 RESET default_table_access_method;
