@@ -52,7 +52,8 @@
 #define MAX_CLIENTS		64
 #define MAX_PARAMS		16
 #define BIN_US			10000
-#define PROBE_US		2000
+#define PROBE_US		2000	/* while there is no server */
+#define WATCH_US		10000	/* else: it may have its processor from a worker */
 #define PROGRESS_US		100000
 #define HOST_US			100000
 
@@ -493,7 +494,7 @@ watch(int clients, const char *progress)
 			}
 			check_clients();
 			sample_host();
-			usleep(PROBE_US);
+			usleep(WATCH_US);
 		}
 		if (shared->lost == shared->connections)
 			event(shared->lost_us, "lost");
