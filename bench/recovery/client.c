@@ -53,7 +53,7 @@
 #define MAX_PARAMS		16
 #define BIN_US			10000
 #define PROBE_US		2000	/* while there is no server */
-#define WATCH_US		10000	/* else: it may have its processor from a worker */
+#define WATCH_US		10000	/* while there is one, whose workers use this processor, too */
 #define PROGRESS_US		100000
 #define HOST_US			100000
 
