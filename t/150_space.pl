@@ -541,6 +541,31 @@ cmp_ok(bytes('documents'), '<', 6_000_000, 'so that VACUUM frees them, however f
 is($node->verify_problems, '', 'documents: verify');
 sql('DROP TABLE documents');
 
+# ---- an error while VACUUM frees chains ----
+sql(q{CREATE TABLE kept (id int PRIMARY KEY, n int, d text) USING sofort; INSERT INTO kept SELECT i, 0, repeat(md5(i::text), 3) FROM generate_series(1, 5000) i;
+	UPDATE kept SET n = 1});
+my $vacuum_kept = 'VACUUM kept; SELECT pg_current_xact_id(); VACUUM kept; SELECT pg_current_xact_id()';
+my $blocks_kept = q{SELECT blocks FROM sofort.tables WHERE relation = 'kept'::regclass};
+my $fill = q{INSERT INTO kept SELECT i, 0, repeat(md5(i::text), 3) FROM generate_series(1, 5000) i WHERE i % 10 > 0; SELECT pg_current_xact_id(); UPDATE kept SET n = 1 WHERE id % 10 > 0};
+sql("SELECT pg_current_xact_id(); DELETE FROM kept WHERE id % 10 > 0; SELECT pg_current_xact_id(); $vacuum_kept");
+sql($fill);
+my $enough = sql($blocks_kept);
+foreach ([ 'store-chain-listed', 3000 ], [ 'store-roots-freed', 1 ], [ 'store-row-freed', 1000 ])
+{
+	my ($point, $nth) = @$_;
+	sql('SELECT pg_current_xact_id(); DELETE FROM kept WHERE id % 10 > 0; SELECT pg_current_xact_id()');
+	$node->arm($point, 'error', $nth);
+	like($node->error_of('VACUUM kept'), qr/stop point "$point"/, "an error at $point while VACUUM frees chains");
+	$node->disarm($point);
+	sql($vacuum_kept);
+	is(sql(q{SELECT live_rows, dead_rows FROM sofort.tables WHERE relation = 'kept'::regclass}), '500|500', '... the next one frees all but the roots of living rows');
+	sql($fill);
+	is(sql($blocks_kept), $enough, '... and all rows are used again');
+	is(sql('SELECT count(*), count(DISTINCT d) FROM kept'), '5000|5000', '... no row is lost');
+	is($node->verify_problems, '', "... verify");
+}
+sql('DROP TABLE kept');
+
 # ---- VACUUM takes time in proportion to the rows of a table ----
 {
 	# of the processor, in seconds

@@ -46,7 +46,7 @@ my @moments = (
 	[ 'flushes', 'generations: slots', 'generations: ends', 'txn/tcb.c:zero_entries:flush:1', 'txn/tcb.c:zero_entries:drain:1' ],
 	[ 'flushes', 'aborted column: used', 'aborted column: and then', 'store/column.c:column_drop:flush:1' ],
 	[ 'flushes', 'reused: is freed', 'reused: others', 'store/vacuum.c:dissolve_chain:flush:1' ],
-	[ 'flushes', 'reused: for', 'reused: others', 'store/vacuum.c:free_dead_chains:drain:1' ],
+	[ 'flushes', 'reused: for', 'reused: others', 'store/vacuum.c:drain_dissolved:drain:1' ],
 	[ 'flushes', 'loser: its place', 'loser: others', 'pmem/alloc.c:pm_settle_durably:drain:1' ],
 	[ 'flushes', 'vector: another', 'vector: others', 'store/block.c:block_ensure_links:flush:1' ],
 	[ 'flushes', 'resolved: an error', 'resolved: others', 'txn/prepared.c:resolve_or_leave_durable:drain:1' ],

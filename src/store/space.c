@@ -179,7 +179,7 @@ is_left_empty(StoreDesc *store, uint64 block, uint32 index, RowRef *ref)
 
 /*
  * A killed process may have made a root EMPTY without a drain.  That must be durable before
- * the row gets a link of its own: see free_dead_chains().
+ * the row gets a link of its own: see drain_dissolved().
  */
 static void
 flush_left_empty(StoreDesc *store, uint64 block)

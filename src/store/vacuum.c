@@ -260,6 +260,8 @@ typedef struct RowList
 	uint64	   *rows;
 	int			n;
 	int			size;
+	int			ndissolved;		/* of chains that were taken apart; the others did not change */
+	int			nfreed;			/* of these, in quarantine */
 } RowList;
 
 static void
@@ -306,13 +308,43 @@ dissolve_chain(StoreDesc *store, const RowRef *root, RowList *list)
 		link = link_read(at.block, at.index);
 	}
 	list_add(list, root->row);
+	SOFORT_STOP("store-chain-listed");
 	for (i = first; i < list->n; i++)
 		space_before_free(store, list->rows[i] / SOFORT_BLOCK_ROWS);
 	pm_store8(&root->words->begin, WORD_EMPTY);
 	/* (flushed by whoever uses the row next; nobody follows the link of an EMPTY one) */
 	if (link_slot(root->block, root->index) != NULL)
 		__atomic_store_n(link_slot(root->block, root->index), 0, __ATOMIC_RELEASE);
+	list->ndissolved = list->n;
 	LWLockRelease(chain_lock(store->id, root->row));
+}
+
+/* Roots are locked. */
+static void
+dissolve_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon, RowList *list)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		RowRef		root;
+		TxnVersionState state;
+
+		if (!store_locate(store, rows[i], &root) ||
+			(word_read(&root.words->begin) & BEGIN_HEAP_ONLY))
+			continue;
+		state = txn_version_state(root.words, horizon, NULL);
+		if (state == VERSION_ABORTED ||
+			(state == VERSION_DEAD && chain_is_dead(store, &root, horizon)))
+			dissolve_chain(store, &root, list);
+	}
+}
+
+static void
+make_empty(const RowRef *ref)
+{
+	if (word_read(&ref->words->begin) != WORD_EMPTY)
+		__atomic_store_n(&ref->words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
 }
 
 /* Makes the row EMPTY; frees its values at once if it was dead to all snapshots. */
@@ -326,66 +358,98 @@ empty_listed_row(StoreDesc *store, uint64 row, uint64 horizon, ReferenceBatch *v
 		return;
 	dead = WORD_TAG(word_read(&ref.words->end)) == WORD_TAG_STAMP &&
 		WORD_XID(word_read(&ref.words->end)) < horizon;
-	if (word_read(&ref.words->begin) != WORD_EMPTY)
-		__atomic_store_n(&ref.words->begin, WORD_EMPTY, __ATOMIC_RELEASE);
+	make_empty(&ref);
 	if (dead)
 		row_note_references(values, plan_get(store, ref.block->shape), &ref);
 }
 
+/*
+ * That the roots are EMPTY and have no link must be durable before any row of their chains,
+ * or the root itself, can be used again for a version with a link of its own: a dead root
+ * must never lead into another chain.
+ */
+static void
+drain_dissolved(void)
+{
+	pm_drain();
+	SOFORT_STOP("store-roots-freed");
+}
+
+/* The rows of the list before this one, which are EMPTY, get their owner. */
+static void
+quarantine_listed_rows(StoreDesc *store, RowList *list, int end)
+{
+	while (list->nfreed < end)
+	{
+		space_quarantine(store->shared, list->rows[list->nfreed++]);
+		stats_count(store->shared, 0, -1);
+		SOFORT_STOP("store-row-freed");
+	}
+}
+
 /* Frees the values of some rows together, before anybody can have the rows. */
 static void
-free_listed_rows(StoreDesc *store, const RowList *list, uint64 horizon)
+free_listed_rows(StoreDesc *store, RowList *list, uint64 horizon)
 {
 	ReferenceBatch values = {.owner = store->id,.n = 0};
-	int			done = 0;
 
-	while (done < list->n)
+	while (list->nfreed < list->n)
 	{
-		int			end = Min(done + ROWS_TOGETHER, list->n);
+		int			end = Min(list->nfreed + ROWS_TOGETHER, list->n);
 		int			i;
 
-		for (i = done; i < end; i++)
+		for (i = list->nfreed; i < end; i++)
 			empty_listed_row(store, list->rows[i], horizon, &values);
 		references_free(&values);
-		for (; done < end; done++)
-		{
-			space_quarantine(store->shared, list->rows[done]);
-			SOFORT_STOP("store-row-freed");
-		}
+		quarantine_listed_rows(store, list, end);
 	}
 }
 
 /*
- * Frees dead chains.  It is drained that the roots are EMPTY and have no link before any
- * row of their chains, or the root itself, can be used again for a version with a link of
- * its own: a dead root must never lead into another chain.  Roots are locked.  Returns how
- * many versions were freed.
+ * After an error: no root leads to the rows any more, so nobody would find them before the
+ * next start.  Their values are left to who uses them next.
+ */
+static void
+free_after_error(StoreDesc *store, RowList *list)
+{
+	int			i;
+
+	/* the lock of the chain at which it happened, and what was locked below it */
+	LWLockReleaseAll();
+	drain_dissolved();
+	for (i = list->nfreed; i < list->ndissolved; i++)
+	{
+		RowRef		ref;
+
+		if (store_locate(store, list->rows[i], &ref))
+			make_empty(&ref);
+	}
+	quarantine_listed_rows(store, list, list->ndissolved);
+}
+
+/*
+ * Frees dead chains.  Roots are locked, and no LWLock is held.  Returns how many versions
+ * were freed.
  */
 int
 free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 {
 	RowList		list = {.size = Max(n, 64)};
-	int			i;
 
 	list.rows = MemoryContextAllocHuge(CurrentMemoryContext, list.size * sizeof(uint64));
-	for (i = 0; i < n; i++)
+	PG_TRY();
 	{
-		RowRef		root;
-		TxnVersionState state;
-
-		if (!store_locate(store, rows[i], &root) ||
-			(word_read(&root.words->begin) & BEGIN_HEAP_ONLY))
-			continue;
-		state = txn_version_state(root.words, horizon, NULL);
-		if (state == VERSION_ABORTED ||
-			(state == VERSION_DEAD && chain_is_dead(store, &root, horizon)))
-			dissolve_chain(store, &root, &list);
+		dissolve_dead_chains(store, rows, n, horizon, &list);
+		drain_dissolved();
+		free_listed_rows(store, &list, horizon);
+		SOFORT_STOP("store-rows-freed");
 	}
-	pm_drain();
-	SOFORT_STOP("store-roots-freed");
-	free_listed_rows(store, &list, horizon);
-	SOFORT_STOP("store-rows-freed");
-	stats_count(store->shared, 0, -list.n);
+	PG_CATCH();
+	{
+		free_after_error(store, &list);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	pfree(list.rows);
 	return list.n;
 }
