@@ -23,6 +23,12 @@
 #define TABLE_AM_NAME	"sofort"
 #define INDEX_AM_NAME	"sofort_index"
 
+static inline bool
+exec_is_table_am(const char *access_method)
+{
+	return strcmp(access_method, TABLE_AM_NAME) == 0;
+}
+
 /* ---- constraint_index.c ---- */
 
 /* What an ALTER TABLE leaves to be done after it; NULL: nothing. */

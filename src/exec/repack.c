@@ -57,6 +57,6 @@ repack_before_create(Node *stmt)
 	am = exec_relation_am(original);
 
 	/* two others are none of sofort's business */
-	if (am == exec_table_am_oid() || strcmp(default_table_access_method, TABLE_AM_NAME) == 0)
+	if (am == exec_table_am_oid() || exec_is_table_am(default_table_access_method))
 		into->accessMethod = get_am_name(am);
 }

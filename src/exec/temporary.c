@@ -35,12 +35,6 @@ refuse_temporary(void)
 					 TABLE_AM_NAME)));
 }
 
-static inline bool
-is_sofort(const char *access_method)
-{
-	return strcmp(access_method, TABLE_AM_NAME) == 0;
-}
-
 /*
  * Will the table be a temporary one?  (A schema that cannot be used is the
  * command's own error; it looks for it in the same way.)
@@ -67,7 +61,7 @@ fix_access_method(const RangeVar *rel, char **am)
 {
 	bool		temporary;
 
-	if (!is_sofort(*am != NULL ? *am : default_table_access_method))
+	if (!exec_is_table_am(*am != NULL ? *am : default_table_access_method))
 		return;
 	temporary = will_be_temporary(rel);
 	if (temporary && *am != NULL)
@@ -131,10 +125,10 @@ temporary_before_alter(Oid relid, AlterTableStmt *stmt)
 		if (cmd->name == NULL)
 		{
 			/* DEFAULT */
-			if (is_sofort(default_table_access_method))
+			if (exec_is_table_am(default_table_access_method))
 				cmd->name = pstrdup("heap");
 		}
-		else if (is_sofort(cmd->name))
+		else if (exec_is_table_am(cmd->name))
 			refuse_temporary();
 	}
 }
