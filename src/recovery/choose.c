@@ -152,6 +152,21 @@ functions_last(RecoveryStructure *structures, int n)
 	pfree(at);
 }
 
+/* For rank.c, with the rank that it has in the list */
+static RankStructure
+rank_structure(const RecoveryStructure *s)
+{
+	return (RankStructure)
+	{
+		.id = s->index,
+		.rebuild = s->rebuild_cost,
+		.persistent = s->persistent,
+		.available = !can_be_worked_on(s),
+		.needed = s->needed,
+		.rank = s->rank
+	};
+}
+
 int
 recovery_rank(RecoveryStructure *structures, int n, int limit)
 {
@@ -166,15 +181,9 @@ recovery_rank(RecoveryStructure *structures, int n, int limit)
 	input.benefit = sofort_recovery_benefit;
 	for (int i = 0; i < n; i++)
 	{
-		RankStructure *s = &input.structures[i];
-
-		s->id = structures[i].index;
-		s->persistent = structures[i].persistent;
-		s->available = !can_be_worked_on(&structures[i]);
-		s->needed = structures[i].needed;
-		if (!s->persistent && !s->available)
+		if (!structures[i].persistent && can_be_worked_on(&structures[i]))
 			estimate_rebuild(&structures[i]);
-		s->rebuild = structures[i].rebuild_cost;
+		input.structures[i] = rank_structure(&structures[i]);
 	}
 	ranked = rank_structures(&input, limit, order);
 	for (int i = 0; i < n; i++)
@@ -222,19 +231,17 @@ may_work_in_idle_time(void)
 static int
 best_by_last_ranks(const RecoveryStructure *structures, int n)
 {
+	RankStructure first = {0};
 	int			best = -1;
 
 	for (int i = 0; i < n; i++)
 	{
-		const RecoveryStructure *s = &structures[i];
-		const RecoveryStructure *b = best < 0 ? NULL : &structures[best];
+		RankStructure s = rank_structure(&structures[i]);
 
-		if (!can_be_worked_on(s))
+		if (s.available || (best >= 0 && !rank_comes_before(&s, &first)))
 			continue;
-		if (b == NULL || s->rank > b->rank ||
-			(s->rank == b->rank && s->rebuild_cost < b->rebuild_cost) ||
-			(s->rank == b->rank && s->rebuild_cost == b->rebuild_cost && s->index < b->index))
-			best = i;
+		first = s;
+		best = i;
 	}
 	return best;
 }

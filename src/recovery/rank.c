@@ -133,8 +133,8 @@ compute_ranks(const RankInput *input, RankWeights w)
 			all[i].rank = all[i].benefit - all[i].rebuild;
 }
 
-static bool
-comes_before(const RankStructure *a, const RankStructure *b)
+bool
+rank_comes_before(const RankStructure *a, const RankStructure *b)
 {
 	if (a->needed != b->needed)
 		return a->needed;
@@ -159,7 +159,7 @@ best_candidate(const RankInput *input)
 
 	for (int i = 0; i < input->nstructures; i++)
 		if (is_candidate(&input->structures[i]) &&
-			(best < 0 || comes_before(&input->structures[i], &input->structures[best])))
+			(best < 0 || rank_comes_before(&input->structures[i], &input->structures[best])))
 			best = i;
 	return best;
 }

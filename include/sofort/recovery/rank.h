@@ -74,12 +74,14 @@ typedef struct RankInput
 /* alpha ^ n: weight of the workload before the start after n statements, 0 to 1 */
 extern double rank_weight_of_past(double alpha, double statements);
 
+/* The order among structures that have a rank: equal ones by their cost, then their id */
+extern bool rank_comes_before(const RankStructure *a, const RankStructure *b);
+
 /*
  * Ranks up to "limit" structures, the best first; order[] (room for limit)
  * gets their indexes.  With RANK_DEPENDENT the second is ranked as if the first
  * were available already, and so on; structures beyond the limit get the rank
- * that they have after all of them.  Equal ranks: the cheaper first, then the lower id.
- * Returns how many were ordered.
+ * that they have after all of them.  Returns how many were ordered.
  */
 extern int	rank_structures(RankInput *input, int limit, int *order);
 
