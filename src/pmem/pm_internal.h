@@ -233,7 +233,8 @@ extern bool control_write(const PoolControl *control, int elevel);
 extern void control_init(PoolControl *control);
 extern const char *control_file(void);
 
-/* pool_reset.c: pg_resetwal */
+/* pool_reset.c: pg_resetwal.  The first one comes before all others. */
+extern void reset_read_pg_control(void);
 extern void reset_note_start(PoolControl *control);
 extern bool reset_find(PoolControl *control, PoolRefusal *why);
 extern bool reset_check(PoolControl *control, PoolRefusal *why);

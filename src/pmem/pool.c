@@ -301,6 +301,7 @@ start_pool(PoolRefusal *why)
 	bool		have_control;
 	int			rc;
 
+	reset_read_pg_control();
 	memset(&control, 0, sizeof(control));
 	if (!control_read(&control, &have_control, why))
 		return false;

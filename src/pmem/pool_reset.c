@@ -23,16 +23,31 @@
 #include "pm_internal.h"
 #include "storage/ipc.h"
 
-static ControlFileData *
-read_pg_control(void)
+/* pg_control as this start has found it */
+static ControlFileData pg;
+static bool pg_is_known = false;
+
+static bool
+read_pg_control(ControlFileData *control)
 {
 	bool		crc_ok;
-	ControlFileData *pg = get_controlfile(DataDir, &crc_ok);
+	ControlFileData *copy = get_controlfile(DataDir, &crc_ok);
 
-	if (crc_ok)
-		return pg;
-	pfree(pg);
-	return NULL;				/* (this server will not start) */
+	*control = *copy;
+	pfree(copy);
+	return crc_ok;				/* (otherwise the server will not start) */
+}
+
+void
+reset_read_pg_control(void)
+{
+	pg_is_known = read_pg_control(&pg);
+}
+
+bool
+pool_server_has_crashed(void)
+{
+	return !pg_is_known || pg.state != DB_SHUTDOWNED;
 }
 
 /* PoolControl.wal_start: a reset begins with a new segment, of 1 MB at least. */
@@ -48,19 +63,19 @@ wal_megabyte(XLogRecPtr lsn)
  * of initdb, which has written more by the time that it ends.)
  */
 static bool
-checkpoint_follows_nothing(const ControlFileData *pg)
+checkpoint_follows_nothing(void)
 {
 	char		path[MAXPGPATH];
 	XLogRecord	record;
 	XLogSegNo	segment;
-	int			segment_bytes = (int) pg->xlog_seg_size;
+	int			segment_bytes = (int) pg.xlog_seg_size;
 	ssize_t		n;
 	int			fd;
 
-	if (XLogSegmentOffset(pg->checkPoint, segment_bytes) != SizeOfXLogLongPHD)
+	if (XLogSegmentOffset(pg.checkPoint, segment_bytes) != SizeOfXLogLongPHD)
 		return false;
-	XLByteToSeg(pg->checkPoint, segment, segment_bytes);
-	XLogFilePath(path, pg->checkPointCopy.ThisTimeLineID, segment, segment_bytes);
+	XLByteToSeg(pg.checkPoint, segment, segment_bytes);
+	XLogFilePath(path, pg.checkPointCopy.ThisTimeLineID, segment, segment_bytes);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;			/* nor can the server start from it */
@@ -75,14 +90,11 @@ checkpoint_follows_nothing(const ControlFileData *pg)
 void
 reset_note_start(PoolControl *control)
 {
-	ControlFileData *pg = read_pg_control();
-
 	control->wal_flags = 0;
-	if (pg == NULL)
+	if (!pg_is_known)
 		return;
 	control->wal_flags = CONTROL_WAL_NOTED;
-	control->wal_start = wal_megabyte(pg->checkPoint);
-	pfree(pg);
+	control->wal_start = wal_megabyte(pg.checkPoint);
 }
 
 static bool
@@ -101,22 +113,15 @@ file_control(const PoolControl *control, PoolRefusal *why)
 bool
 reset_find(PoolControl *control, PoolRefusal *why)
 {
-	ControlFileData *pg;
-	bool		found;
-
 	if (control->state != CONTROL_READY ||
 		(control->wal_flags & (CONTROL_WAL_NOTED | CONTROL_WAL_STOPPED)) != CONTROL_WAL_NOTED)
 		return true;
-	pg = read_pg_control();
-	found = pg != NULL && wal_megabyte(pg->checkPoint) != control->wal_start &&
-		checkpoint_follows_nothing(pg);
-	/* no id in the pool is above the mark: that was in the file before they were in the pool */
-	if (found && U64FromFullTransactionId(pg->checkPointCopy.nextXid) > control->hw_xid)
-		control->wal_flags |= CONTROL_WAL_ACCEPTABLE;
-	if (pg != NULL)
-		pfree(pg);
-	if (!found)
+	if (!pg_is_known || wal_megabyte(pg.checkPoint) == control->wal_start ||
+		!checkpoint_follows_nothing())
 		return true;
+	/* no id in the pool is above the mark: that was in the file before they were in the pool */
+	if (U64FromFullTransactionId(pg.checkPointCopy.nextXid) > control->hw_xid)
+		control->wal_flags |= CONTROL_WAL_ACCEPTABLE;
 	control->state = CONTROL_RESET;
 	return file_control(control, why);
 }
@@ -139,14 +144,10 @@ newest_xid(void)
 static bool
 check_ids_after_reset(PoolControl *control, PoolRefusal *why)
 {
-	ControlFileData *pg = read_pg_control();
-	bool		known = pg != NULL && checkpoint_follows_nothing(pg);
-	uint64		next = known ? U64FromFullTransactionId(pg->checkPointCopy.nextXid) : 0;
+	uint64		next = U64FromFullTransactionId(pg.checkPointCopy.nextXid);
 	char	   *detail;
 
-	if (pg != NULL)
-		pfree(pg);
-	if (!known)
+	if (!pg_is_known || !checkpoint_follows_nothing())
 		return true;
 	if (newest_xid() < next)
 	{
@@ -210,20 +211,16 @@ pool_accept_reset(void)
 static void
 note_stop(int code, Datum arg)
 {
-	ControlFileData *pg;
+	ControlFileData now;
 	PoolControl control;
 	PoolRefusal why;
 	bool		exists;
-	bool		stopped;
 
 	if (IsUnderPostmaster)
 		return;
-	pg = read_pg_control();
-	stopped = pg != NULL && pg->state == DB_SHUTDOWNED;
-	if (pg != NULL)
-		pfree(pg);
 	memset(&why, 0, sizeof(why));
-	if (!stopped || !control_read(&control, &exists, &why) || !exists ||
+	if (!read_pg_control(&now) || now.state != DB_SHUTDOWNED ||
+		!control_read(&control, &exists, &why) || !exists ||
 		control.state != CONTROL_READY || control.wal_flags != CONTROL_WAL_NOTED)
 		return;
 	control.wal_flags |= CONTROL_WAL_STOPPED;

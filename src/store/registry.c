@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "common/controldata_utils.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
@@ -220,22 +219,6 @@ is_empty_store(const StoreHeader *header)
 }
 
 /*
- * Will PostgreSQL recover, reset unlogged tables, and throw away its statistics?  Decided
- * as in StartupXLOG(); backups, which recover in any case, have no pool.  If a start is
- * interrupted, the next one finds the same answer.
- */
-static bool
-server_has_crashed(void)
-{
-	bool		crc_ok;
-	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
-	bool		crashed = control->state != DB_SHUTDOWNED;
-
-	pfree(control);
-	return crashed;
-}
-
-/*
  * PostgreSQL empties the indexes of an unlogged table after a crash, so the table must be
  * emptied, too; also if that happened in a run that could not use the pool, which the
  * table's file shows.  What write sets say of its rows leads nowhere then.  What it held is
@@ -365,7 +348,7 @@ store_startup(void)
 	if (pool_status() != POOL_READY)
 		return;
 
-	Registry->crashed = server_has_crashed();
+	Registry->crashed = pool_server_has_crashed();
 	for (uint64 i = 0; i < pm_vector_count(&PoolSuper->stores); i++)
 	{
 		if (!start_store(i))

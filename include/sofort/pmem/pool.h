@@ -96,6 +96,13 @@ extern void pool_log_start(double ms);
 extern PoolStatus pool_status(void);
 
 /*
+ * After pool_startup(): will PostgreSQL recover, reset unlogged tables, and throw away its
+ * statistics?  Decided as in StartupXLOG(); backups, which recover in any case, have no
+ * pool.  If a start is interrupted, the next one finds the same answer.
+ */
+extern bool pool_server_has_crashed(void);
+
+/*
  * For a module that cannot start, and at the end of a restore: from now on pool_require()
  * raises this in every process, until the next start.  Strings are copied (detail, hint may
  * be NULL).
