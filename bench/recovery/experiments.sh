@@ -217,9 +217,20 @@ start_load()
 	ENGINE_END=$(calc %.0f "$(now_us) / 1e6 + $total")
 }
 
+# worker_failure LOG: why the last worker of bench/engine that failed did so, with numbers of lines
+worker_failure()
+{
+	local ended pid
+	ended=$(grep -nE '"sofort_bench worker [0-9]+" \(PID [0-9]+\) (exited with exit code [1-9]|was terminated)' "$1" | tail -n 1)
+	[ -n "$ended" ] || { echo "(it says nothing of a worker)"; return; }
+	pid=$(sed -E 's/.*\(PID ([0-9]+)\).*/\1/' <<<"$ended")
+	grep -nE "\[$pid\] (ERROR|FATAL|PANIC):" "$1" | tail -n 1
+	echo "$ended"
+}
+
 finish_load()
 {
-	local left
+	local left running
 	if [ $engine = 0 ]; then
 		wait $LOADER || die 1 "the load failed"
 		return
@@ -230,10 +241,9 @@ finish_load()
 	psql run bench -F, -c "SELECT 'bin', (extract(epoch FROM sofort_bench.started_at('$W/engine-run')) * 1000000)::bigint + bin * 10000::bigint,
 		sum(transactions), sum(successes), sum(busy_us), max(longest_us)
 		FROM sofort_bench.bins('$W/engine-run') GROUP BY bin ORDER BY bin" >>"$W/raw" || die 1 "cannot read the bins"
-	[ "$(psql run bench -c "SELECT sofort_bench.running('$W/engine-run')")" = 0 ] || {
-		tail -n 5 "$W/log/run.log" >&2
-		die 1 "a worker has failed"
-	}
+	running=$(psql run bench -c "SELECT sofort_bench.running('$W/engine-run')")
+	[ "$running" = 0 ] ||
+		die 1 "$running workers did not reach the end of the run; the server's log: $(worker_failure "$W/log/run.log")"
 	# the first that was run after the kill
 	awk -F, -v s="${SERVER_START[run]}" '$1 == "bin" && $2 > s && $3 > 0 { print "event," $2 ",ready"; exit }' "$W/raw" >"$W/raw.ready"
 	cat "$W/raw.ready" >>"$W/raw"
