@@ -219,6 +219,24 @@ is($node->safe_psql('postgres', q{SELECT placement FROM sofort.indexes WHERE ind
 like($node->error_of('REINDEX INDEX placed_a_key'), qr/^0A000/, 'REINDEX says so');
 $node->safe_psql('postgres', 'DROP TABLE placed');
 
+# rows that C code put past the access method into a table's file: reported as long as they are there
+$node->safe_psql('postgres', q{
+	CREATE TABLE past (i int) USING sofort; CREATE UNLOGGED TABLE u_past (i int) USING sofort; CREATE UNLOGGED TABLE u_sound (i int) USING sofort;
+	SELECT sofort_test.heap_insert('past'), sofort_test.heap_insert('u_past')});
+
+sub past_in
+{
+	return $node->safe_psql('postgres', q{SELECT string_agg(relation::text || ' ' || place, ', ' ORDER BY relation::text)
+		FROM unnest('{past,u_past,u_sound}'::regclass[]) r, sofort.verify(r)});
+}
+is(past_in(), 'past file, u_past file', 'rows past the access method are reported');
+$node->restart;
+is(past_in(), 'past file, u_past file', '... after a clean restart');
+$node->kill9;
+$node->start;
+is(past_in(), 'past file', '... after a crash, which has reset the file of an unlogged table');
+$node->safe_psql('postgres', 'DROP TABLE past, u_past, u_sound');
+
 # a table made by a transaction that did not come to its end
 ok($node->crash_at('prepare-durable', 'BEGIN; CREATE UNLOGGED TABLE never (i int) USING sofort; INSERT INTO never VALUES (1); COMMIT;', undef, 'SELECT 1;'),
 	'killed in CREATE');

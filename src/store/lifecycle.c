@@ -16,9 +16,11 @@
 #include "miscadmin.h"
 #include "sofort/compat/lock.h"
 #include "sofort/store/store_internal.h"
+#include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 
 /*
@@ -116,6 +118,22 @@ store_mark_unlogged_file(const RelFileLocator *locator)
 
 	if (smgrnblocks(smgr, MAIN_FORKNUM) == 0)
 		smgrextend(smgr, MAIN_FORKNUM, 0, (char *) page, false);
+}
+
+bool
+store_file_is_as_made(Relation rel)
+{
+	BlockNumber nblocks = smgrnblocks(RelationGetSmgr(rel), MAIN_FORKNUM);
+	Buffer		buffer;
+	bool		zeros;
+
+	if (nblocks != 1 || rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
+		return nblocks == 0;
+	buffer = ReadBuffer(rel, 0);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	zeros = PageIsNew(BufferGetPage(buffer));
+	UnlockReleaseBuffer(buffer);
+	return zeros;
 }
 
 /*

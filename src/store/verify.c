@@ -486,28 +486,6 @@ verify_run(const Verify *v, uint64 first, const BlockHeader *b)
 	}
 }
 
-/* ---- the file ---- */
-
-/*
- * PostgreSQL's file of the table holds no rows: but for the page of zeros that marks that of
- * an unlogged table, it is empty.
- */
-static bool
-file_is_as_made(Relation rel)
-{
-	BlockNumber nblocks = smgrnblocks(RelationGetSmgr(rel), MAIN_FORKNUM);
-	Buffer		buffer;
-	bool		zeros;
-
-	if (nblocks != 1 || rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
-		return nblocks == 0;
-	buffer = ReadBuffer(rel, 0);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	zeros = PageIsNew(BufferGetPage(buffer));
-	UnlockReleaseBuffer(buffer);
-	return zeros;
-}
-
 void
 store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 {
@@ -516,7 +494,7 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 	uint64		n = store_block_count(store->header);
 	uint64		b;
 
-	if (!file_is_as_made(rel))
+	if (!store_file_is_as_made(rel))
 		complain(&v, "table", "file", "rows were put into it past the access method, and are not found");
 	for (b = 0; b < n; b++)
 	{

@@ -278,6 +278,12 @@ extern int	store_drop_database(Oid db_oid, bool also_new);
 extern void store_mark_unlogged_file(const RelFileLocator *locator);
 
 /*
+ * PostgreSQL's file of a table holds no rows: but for that mark, a page of zeros, it is
+ * empty.  False: somebody has put something into it.
+ */
+extern bool store_file_is_as_made(Relation rel);
+
+/*
  * Drops stores whose file no longer exists (crashed CREATE).  Returns how many.  Called by
  * VACUUM, now and then, and by sofort.verify_pool().
  */
