@@ -1,7 +1,8 @@
 # Unlogged tables: empty after a crash of the server or of one backend, with all
 # their indexes, whatever was under way, and also if the start that empties them
 # is killed; whole after a clean shutdown, which tells nothing of what PostgreSQL
-# did before: it may have recovered without sofort. As heap beside them.
+# did before: it may have recovered without sofort; kept after pg_resetwal, which makes a crash
+# look like a shutdown. As heap beside them.
 use strict;
 use warnings;
 
@@ -12,7 +13,7 @@ use SofortNode;
 use Test::More;
 
 my $node = SofortNode->new('unlogged');
-$node->init(conf => ['autovacuum = off']);
+$node->init(conf => [ 'autovacuum = off', 'max_prepared_transactions = 2' ]);
 $node->start;
 $node->safe_psql('postgres', q{
 	CREATE TABLE perm (i int PRIMARY KEY, t text) USING sofort;
@@ -245,6 +246,55 @@ is($node->safe_psql('postgres', "SELECT to_regclass('never') IS NULL"), 't', 'th
 is($node->verify_problems, '', 'verify');
 is($node->safe_psql('postgres', 'VACUUM; SELECT stores - (SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE amname = $$sofort$$) FROM sofort.pool'),
 	'0', 'nor is its store');
+
+# a crash, and pg_resetwal, which says that the server was shut down: PostgreSQL resets no file, so an
+# unlogged table keeps its rows, heap those of its pages that were written. Indexes of other access
+# methods are as old as these, and REINDEX makes them whole.
+$node->safe_psql('postgres', "TRUNCATE s, h; $fill");
+$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE s_new (i int) USING sofort');
+$node->restart;
+$node->safe_psql('postgres', "INSERT INTO $_ SELECT i, 'later', 5 FROM generate_series(3001, 4000) i; DELETE FROM $_ WHERE n = 5 AND i <= 3000") foreach ('s', 'h');
+$node->safe_psql('postgres', 'INSERT INTO s_new VALUES (1)');
+$node->safe_psql('postgres', 'BEGIN; CREATE UNLOGGED TABLE s_prepared (i int) USING sofort; INSERT INTO s_prepared VALUES (1); PREPARE TRANSACTION $$in a file$$');
+my $open = $node->background_psql('postgres');
+$open->query_safe('BEGIN; CREATE UNLOGGED TABLE s_open (i int) USING sofort; INSERT INTO s_open VALUES (1)');
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->safe_psql('postgres', 'BEGIN; CREATE UNLOGGED TABLE s_prepared_later (i int) USING sofort; INSERT INTO s_prepared_later VALUES (1); PREPARE TRANSACTION $$in the WAL$$');
+$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE s_lost (i int) USING sofort; INSERT INTO s_lost VALUES (1)');
+$node->kill9;
+unlink($node->data_dir . '/postmaster.pid');
+command_ok([ 'pg_resetwal', '-f', '-x', 0x100000, '-D', $node->data_dir ], 'pg_resetwal');
+$node->start;
+my $notice;
+$node->psql('postgres', 'SELECT sofort.accept_reset()', stderr => \$notice);
+like($notice, qr/HINT:  .*REINDEX/, 'accept_reset() tells of indexes');
+$node->restart;
+
+sub accepted
+{
+	my ($what) = @_;
+	cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM h'), '>', 0, "$what: heap table");
+	is($node->safe_psql('postgres', $_), 3400, "$what: $_") foreach (
+		'SELECT count(*) FROM s',
+		'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM s WHERE i >= 0');
+	is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM s_new), (SELECT t FROM perm)'), '1|kept', "$what: other tables");
+	is($node->verify_problems, '', "$what: verify");
+}
+accepted('reset and accepted');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM unnest('{s_open,s_prepared,s_prepared_later,s_lost}'::text[]) t WHERE to_regclass(t) IS NOT NULL}), 0, 'tables that were not committed are not there');
+is($node->safe_psql('postgres', 'COMMIT PREPARED $$in a file$$; SELECT count(*) FROM s_prepared'), 1, 'a transaction that was prepared before a checkpoint is still');
+# (s_lost had committed: store and file are left, and nothing tells that the catalogs have lost it)
+is($node->safe_psql('postgres', $_), 1, 'stores of the others are not there')
+  foreach ('SELECT stores - (SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE amname = $$sofort$$) FROM sofort.pool');
+$node->safe_psql('postgres', 'REINDEX TABLE s');
+is(count_all('s'), '3400 3400 3400', 'REINDEX makes indexes of other access methods whole');
+$node->restart;
+accepted('and a clean restart');
+is(count_all('s'), '3400 3400 3400', 'and a clean restart: by all indexes');
+$node->kill9;
+$node->start;
+state_is(0, 'and another crash');
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM s_new), (SELECT count(*) FROM s_prepared)'), '0|0', 'and another crash: other tables');
 
 $node->stop;
 $node->teardown_node;

@@ -201,7 +201,8 @@ pool_accept_reset(void)
 	(void) control_write(&control, ERROR);
 	LWLockRelease(pm_shared->control_lock);
 	ereport(NOTICE,
-			(errmsg("the sofort pool will be used as it is when the server starts next")));
+			(errmsg("the sofort pool will be used as it is when the server starts next"),
+			 errhint("Restart the server, and dump and restore what is left. Until then indexes of other access methods than sofort_index may not fit their tables: REINDEX makes them anew.")));
 }
 
 /*
