@@ -181,74 +181,93 @@ store_key_columns(Relation rel, StoreDesc *store)
 	return columns;
 }
 
+/* VACUUM at one block */
+typedef struct PruneState
+{
+	StoreDesc  *store;
+	const ShapeHeader *shape;	/* of the block */
+	uint64		horizon;
+	bool		counting;		/* which values of dictionaries are used */
+	const Bitmapset *key_columns;
+	ReferenceBatch unread;
+	StorePruneResult *result;
+} PruneState;
+
+static void
+prune_heap_only(PruneState *p, const RowRef *ref, uint64 begin, TxnVersionState state)
+{
+	if (state == VERSION_ABORTED)
+	{
+		/*
+		 * Out of its chain, durably, before it became so; VACUUM alone frees it. Not if it
+		 * was freed and is the root of another row by now: entries first.
+		 */
+		if (word_read(&ref->words->begin) == (WORD_ABORTED | BEGIN_HEAP_ONLY))
+			p->result->nfreed += version_free(p->store, ref);
+	}
+	else if (state == VERSION_DEAD)
+	{
+		p->result->nfreed += prune_chain_of(p->store, ref, p->horizon);
+		if (word_read(&ref->words->begin) == begin && free_if_orphan(p->store, ref, p->horizon))
+			p->result->nfreed++;
+	}
+}
+
+static void
+prune_row(PruneState *p, const RowRef *ref)
+{
+	uint64		begin = word_read(&ref->words->begin);
+	bool		is_root = (begin & BEGIN_HEAP_ONLY) == 0;
+	TxnVersionState state;
+	bool		is_needed;
+	bool		keeps_key;
+
+	if (begin == WORD_EMPTY)
+		return;
+	SOFORT_STOP("store-prune-state");
+	state = txn_version_state(ref->words, p->horizon, NULL);
+	if (state == VERSION_LIVE || state == VERSION_DELETING)
+		p->result->nlive++;
+	else if (state == VERSION_RECENTLY_DEAD)
+		p->result->nrecently_dead++;
+	if (state == VERSION_FREE)
+		return;
+	is_needed = state != VERSION_DEAD && state != VERSION_ABORTED;
+	keeps_key = is_root && prune_root(p->store, ref, state, p->horizon, p->result);
+	if (p->counting && (is_needed || keeps_key))
+		dictionary_mark_row(p->store->shared, p->shape, ref, !is_needed);
+	if (!is_root)
+		prune_heap_only(p, ref, begin, state);
+	else if (keeps_key && state == VERSION_DEAD)
+		row_note_unread_references(&p->unread, p->shape, ref, p->key_columns);
+}
+
 void
 store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
 				  const Bitmapset *key_columns, StorePruneResult *result)
 {
+	PruneState	p = {.store = store,.horizon = horizon,.key_columns = key_columns,
+	.unread = {.owner = store->id},.result = result};
 	BlockHeader *b = store_block(store, block);
-	bool		counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
-	ReferenceBatch unread = {.owner = store->id,.n = 0};
-	const ShapeHeader *shape;
 	BlockCursor cursor;
 	uint32		i;
 
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
+	p.counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
 	if (b == NULL)
 		return;
 	pm_read_miss(1);
 	space_before_free(store, block);
-	shape = shape_get(store->header, b->shape);
+	p.shape = shape_get(store->header, b->shape);
 	store_cursor_init(&cursor);
 	for (i = 0; i < b->capacity; i++)
 	{
 		RowRef		ref;
-		TxnVersionState state;
-		uint64		begin;
-		bool		is_root;
-		bool		is_needed;
-		bool		keeps_key;
 
-		if (!store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
-			continue;
-		begin = word_read(&ref.words->begin);
-		if (begin == WORD_EMPTY)
-			continue;
-		SOFORT_STOP("store-prune-state");
-		state = txn_version_state(ref.words, horizon, NULL);
-		if (state == VERSION_LIVE || state == VERSION_DELETING)
-			result->nlive++;
-		else if (state == VERSION_RECENTLY_DEAD)
-			result->nrecently_dead++;
-		if (state == VERSION_FREE)
-			continue;
-		is_root = (begin & BEGIN_HEAP_ONLY) == 0;
-		is_needed = state != VERSION_DEAD && state != VERSION_ABORTED;
-		keeps_key = is_root && prune_root(store, &ref, state, horizon, result);
-		if (counting && (is_needed || keeps_key))
-			dictionary_mark_row(store->shared, shape, &ref, !is_needed);
-		if (is_root)
-		{
-			if (keeps_key && state == VERSION_DEAD)
-				row_note_unread_references(&unread, shape, &ref, key_columns);
-			continue;
-		}
-		if (state == VERSION_ABORTED)
-		{
-			/*
-			 * Out of its chain, durably, before it became so; VACUUM alone frees it.
-			 * Not if it was freed and is the root of another row by now: entries first.
-			 */
-			if (word_read(&ref.words->begin) == (WORD_ABORTED | BEGIN_HEAP_ONLY))
-				result->nfreed += version_free(store, &ref);
-		}
-		else if (state == VERSION_DEAD)
-		{
-			result->nfreed += prune_chain_of(store, &ref, horizon);
-			if (word_read(&ref.words->begin) == begin && free_if_orphan(store, &ref, horizon))
-				result->nfreed++;
-		}
+		if (store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
+			prune_row(&p, &ref);
 	}
-	references_free(&unread);
+	references_free(&p.unread);
 	SOFORT_STOP("store-unread-freed");
 	stats_end_of_xact();
 }

@@ -365,6 +365,43 @@ build_block(BuildState *build, BlockNumber block)
 	}
 }
 
+/* A scan of the whole table; returns a snapshot that was registered for it, if any. */
+static Snapshot
+begin_scan(BuildState *build, Relation rel, bool concurrent, bool allow_sync, TableScanDesc *scan)
+{
+	Snapshot	registered = NULL;
+
+	if (concurrent)
+		build->snapshot = registered = RegisterSnapshot(GetTransactionSnapshot());
+	else
+		build->snapshot = SnapshotAny;
+	*scan = table_beginscan_strat(rel, build->snapshot, 0, NULL, true, allow_sync);
+	return registered;
+}
+
+static void
+build_blocks(BuildState *build, SofortScan scan, bool progress)
+{
+	bool		parallel = scan->base.rs_parallel != NULL;
+	int64		done = 0;
+	BlockNumber block;
+
+	if (progress)
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, scan->nblocks);
+	while ((block = tableam_next_block(scan, ForwardScanDirection)) != InvalidBlockNumber)
+	{
+		scan->block = block;
+		scan->started = true;
+		build_block(build, block);
+		done++;
+		if (progress)
+			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
+										 parallel ? (int64) block + 1 : done);
+	}
+	if (progress)
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, scan->nblocks);
+}
+
 double
 tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bool allow_sync,
 							   bool anyvisible, bool progress, BlockNumber start_block,
@@ -374,8 +411,6 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	BuildState	build;
 	SofortScan	scan;
 	Snapshot	registered = NULL;
-	BlockNumber block;
-	int64		done = 0;
 
 	/* VACUUM rebuilds indexes and summarises: the version at which the scan is must stay */
 	TxnHold		hold = txn_hold_horizon();
@@ -390,13 +425,7 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 	Assert(!(anyvisible && build.unique));
 
 	if (base == NULL)
-	{
-		if (info->ii_Concurrent)
-			build.snapshot = registered = RegisterSnapshot(GetTransactionSnapshot());
-		else
-			build.snapshot = SnapshotAny;
-		base = table_beginscan_strat(rel, build.snapshot, 0, NULL, true, allow_sync);
-	}
+		registered = begin_scan(&build, rel, info->ii_Concurrent, allow_sync, &base);
 	else
 		build.snapshot = base->rs_snapshot; /* parallel build */
 	if (build.snapshot == SnapshotAny)
@@ -410,21 +439,7 @@ tableam_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bo
 			scan->end_block = (BlockNumber) Min((uint64) scan->first_block + nblocks,
 												scan->nblocks);
 	}
-	if (progress)
-		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, scan->nblocks);
-
-	while ((block = tableam_next_block(scan, ForwardScanDirection)) != InvalidBlockNumber)
-	{
-		scan->block = block;
-		scan->started = true;
-		build_block(&build, block);
-		done++;
-		if (progress)
-			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
-										 base->rs_parallel ? (int64) block + 1 : done);
-	}
-	if (progress)
-		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, scan->nblocks);
+	build_blocks(&build, scan, progress);
 
 	table_endscan(base);
 	if (registered)

@@ -366,6 +366,37 @@ indexes_of_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableS
 }
 
 /*
+ * Heap shows our own lock on the old version, and those of others, as xmax of the new one.
+ * People use "RETURNING xmax = 0" to tell an INSERT from ON CONFLICT DO UPDATE.
+ */
+static bool
+new_version_shows_lock(const RowRef *old)
+{
+	uint64		end = word_read(&old->words->end);
+
+	return WORD_TAG(end) == WORD_TAG_LOCKERS ||
+		(WORD_TAG(end) == WORD_TAG_LOCK &&
+		 TransactionIdIsCurrentTransactionId(txn_word_xid(end)));
+}
+
+/* keys: does the update change columns that foreign keys may refer to? */
+static TM_Result
+claim_for_update(Relation rel, StoreDesc *store, const RowRef *old, const TxnRow *old_row,
+				 CommandId cid, Snapshot crosscheck, bool wait, bool keys, TM_FailureData *tmfd)
+{
+	TM_Result	result;
+
+	txn_log_update(store->id, old->row, store_next_row(rel, store, old));
+	result = txn_claim_row(old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
+						   wait, tmfd);
+	if (result == TM_Invisible)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("attempted to update invisible tuple")));
+	return result == TM_Ok ? TM_Ok : tableam_fill_ctid(store, old, result, tmfd);
+}
+
+/*
  * UPDATE.  A row in a block that is not filled any more gets a new root, so that its whole
  * chain can go; unless the caller cannot insert into indexes (in_chain).  To such a caller
  * TM_WouldBlock means that index entries would be needed, and nothing was done.
@@ -385,7 +416,6 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 	bool		summaries;
 	bool		keys;
 	bool		locked;
-	uint64		old_end;
 	TM_Result	result;
 
 	*lockmode = LockTupleExclusive;
@@ -407,30 +437,16 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 		*lockmode = LockTupleNoKeyExclusive;
 
 	old_row = tableam_txn_row(rel, store, &old);
-	old_end = word_read(&old.words->end);
-	locked = WORD_TAG(old_end) == WORD_TAG_LOCKERS ||
-		(WORD_TAG(old_end) == WORD_TAG_LOCK &&
-		 TransactionIdIsCurrentTransactionId(txn_word_xid(old_end)));
-	txn_log_update(store->id, old.row, store_next_row(rel, store, &old));
-	result = txn_claim_row(&old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
-						   wait, tmfd);
-	if (result == TM_Invisible)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("attempted to update invisible tuple")));
+	locked = new_version_shows_lock(&old);
+	result = claim_for_update(rel, store, &old, &old_row, cid, crosscheck, wait, keys, tmfd);
 	if (result != TM_Ok)
-		return tableam_fill_ctid(store, &old, result, tmfd);
+		return result;
 
 	CheckForSerializableConflictIn(rel, &old_tid, ItemPointerGetBlockNumber(&old_tid));
 	store_insert_successor(rel, store, &old, slot->tts_values, slot->tts_isnull,
 						   txn_progress_word(cid), heap_only, &new);
 	new_row = tableam_txn_row(rel, store, &new);
 	txn_carry_lockers(&old_row, &new_row);
-
-	/*
-	 * Heap shows our own lock on the old version, and those of others, as xmax of the new
-	 * one.  People use "RETURNING xmax = 0" to tell an INSERT from ON CONFLICT DO UPDATE.
-	 */
 	tableam_slot_written(slot, rel, store, &new,
 						 locked ? txn_progress_word(cid) : WORD_EMPTY);
 	compat_count_update(rel, heap_only, ItemPointerGetBlockNumber(&old_tid) !=
