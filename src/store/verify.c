@@ -371,6 +371,45 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 		complain(v, "chain", place, "%s", problem);
 }
 
+/* Is a version linked in a chain that goes on behind it? */
+static bool
+is_followed(const StoreHeader *h, const RowRef *ref)
+{
+	RowRef		root = *ref;
+	uint64		link;
+	bool		followed;
+
+	if ((word_read(&ref->words->begin) & BEGIN_HEAP_ONLY) && !chain_root_quietly(h, ref, &root))
+		return false;
+	LWLockAcquire(chain_lock(store_id_of(h), root.row), LW_SHARED);
+	link = link_read_quietly(root.block, root.index);
+	followed = LINK_IS_SET(link) && LINK_ROW(link) != ref->row &&
+		chain_problem(h, &root, ref->row) == NULL;
+	LWLockRelease(chain_lock(store_id_of(h), root.row));
+	return followed;
+}
+
+/*
+ * A version has a successor word, but what is there is not by the transaction that ended the
+ * version.  Has another one left the word?  Not if the successor is gone: an older transaction,
+ * which had waited for that one, may have ended it, and be too old for the horizon (an xid is
+ * older, not the end).  Then its row is free, its run released, or somebody has used it since.
+ */
+static bool
+successor_is_stale(const StoreHeader *h, const RowRef *ref, uint64 end, uint64 successor)
+{
+	RowRef		next;
+	uint64		begin;
+
+	/* a deletion makes no successor, and an update within the chain a version there */
+	if ((end & END_UPDATED) == 0 || is_followed(h, ref))
+		return true;
+	if (!header_locate(h, LINK_ROW(successor), &next))
+		return false;
+	begin = word_read(&next.words->begin);
+	return WORD_TAG(begin) == WORD_TAG_STAMP && WORD_XID(begin) < WORD_XID(end);
+}
+
 /*
  * A root that is dead, or was undone, must lead to versions of its own, or nowhere; the
  * successor of a version that some snapshot may need must be one that its ender has made.
@@ -378,15 +417,17 @@ verify_chain(const Verify *v, const char *place, const RowRef *ref, uint64 begin
 static void
 verify_ended(const Verify *v, const char *place, const RowRef *ref, uint64 begin, uint64 end)
 {
-	const char *problem = begin & BEGIN_HEAP_ONLY ? NULL : root_problem(v->store->header, ref);
-	const uint64 *successor = successor_slot(ref->block, ref->index);
+	const StoreHeader *h = v->store->header;
+	const char *problem = begin & BEGIN_HEAP_ONLY ? NULL : root_problem(h, ref);
+	const uint64 *slot = successor_slot(ref->block, ref->index);
+	uint64		successor = slot != NULL ? word_read(slot) : 0;
 	RowRef		next;
 
 	if (problem != NULL)
 		complain(v, "chain", place, "%s", problem);
 	if (WORD_TAG(begin) == WORD_TAG_STAMP && WORD_TAG(end) == WORD_TAG_STAMP &&
-		WORD_XID(end) >= v->xmin && successor != NULL && LINK_IS_SET(word_read(successor)) &&
-		LINK_IS_RIGHT(word_read(successor)) && !store_new_root(v->store, ref, &next))
+		WORD_XID(end) >= v->xmin && LINK_IS_SET(successor) && LINK_IS_RIGHT(successor) &&
+		!store_new_root(v->store, ref, &next) && successor_is_stale(h, ref, end, successor))
 		complain(v, "row", place, "has a successor that another transaction has made");
 }
 
