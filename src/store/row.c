@@ -318,7 +318,9 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 				return false;
 			continue;
 		}
-		record[plan->null_offset + a->null_byte] &= ~a->null_mask;
+		/* (without a bitmap the next row, which may be another session's, begins there) */
+		if (a->null_mask != 0)
+			record[plan->null_offset + a->null_byte] &= ~a->null_mask;
 		p = block + a->offset + (Size) ref->index * a->stride;
 		if (attr->encoding == ENCODING_REFERENCE)
 		{
