@@ -140,6 +140,13 @@ BEGIN;
 SELECT id, xmax = 0 FROM s_x WHERE id = 1 FOR UPDATE;
 SELECT id, xmax = 0 FROM s_x WHERE id = 1;
 COMMIT;
+-- Nor does it show locks of several transactions, or savepoints, of one row.
+BEGIN;
+SELECT id, xmax = 0 FROM s_x WHERE id = 1 FOR SHARE;
+SAVEPOINT s;
+SELECT id, xmax = 0 FROM s_x WHERE id = 1 FOR UPDATE;
+SELECT id, xmax = 0 FROM s_x WHERE id = 1;
+COMMIT;
 BEGIN;
 UPDATE s_x SET v = 0 WHERE id = 3;
 ROLLBACK;
