@@ -453,24 +453,28 @@ free_after_error(StoreDesc *store, RowList *list)
 int
 free_dead_chains(StoreDesc *store, const uint64 *rows, int n, uint64 horizon)
 {
-	RowList		list = {.size = Max(n, 64)};
+	RowList    *list = palloc0(sizeof(RowList));	/* (read after a longjmp) */
+	int			nfreed;
 
-	list.rows = MemoryContextAllocHuge(CurrentMemoryContext, list.size * sizeof(uint64));
+	list->size = Max(n, 64);
+	list->rows = MemoryContextAllocHuge(CurrentMemoryContext, list->size * sizeof(uint64));
 	PG_TRY();
 	{
-		dissolve_dead_chains(store, rows, n, horizon, &list);
+		dissolve_dead_chains(store, rows, n, horizon, list);
 		drain_dissolved();
-		free_listed_rows(store, &list, horizon);
+		free_listed_rows(store, list, horizon);
 		SOFORT_STOP("store-rows-freed");
 	}
 	PG_CATCH();
 	{
-		free_after_error(store, &list);
+		free_after_error(store, list);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	pfree(list.rows);
-	return list.n;
+	nfreed = list->n;
+	pfree(list->rows);
+	pfree(list);
+	return nfreed;
 }
 
 void
