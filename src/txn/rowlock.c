@@ -241,11 +241,26 @@ any_entry(const TxnRow *r)
 	return locktable_first(r->store, r->row) != NULL;
 }
 
+/* Do we hold the row FOR UPDATE?  Partition lock held. */
+static bool
+own_entry_excludes_keys(const TxnRow *r)
+{
+	RowLock    *lock;
+
+	for (lock = locktable_first(r->store, r->row); lock != NULL; lock = locktable_next(lock))
+	{
+		if (is_own_entry(lock) && lock->mode == LockTupleExclusive)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Replaces the end word "from" (LOCK, LOCKERS, or a word in progress of somebody else when
  * we lock beside it) by "to".  Every live locker is kept as an entry, and the word gets
  * "mark" (the LOCKERS tag or END_LOCKERS) if there are any. lock: our own new lock, added
- * as an entry, or -1.  If o->changed or o->xid, nothing has happened.
+ * as an entry, or -1: a claim, to which FOR UPDATE leaves its strength (the entry goes when
+ * the transaction ends).  If o->changed or o->xid, nothing has happened.
  */
 static void
 change_with_table(const TxnRow *r, uint64 from, uint64 to, uint64 mark, LockTupleMode mode,
@@ -280,6 +295,8 @@ change_with_table(const TxnRow *r, uint64 from, uint64 to, uint64 mark, LockTupl
 		mine = locktable_add(r->store, r->row, My.slot, My.generation, My.fxid, current_sub(),
 							 (LockTupleMode) lock);
 	}
+	else if (own_entry_excludes_keys(r))
+		to |= END_KEYS;
 	if (any_entry(r))
 		to |= mark;
 	SOFORT_STOP("row-lock-added");
@@ -353,7 +370,7 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 		/*
 		 * Our own lock of this subtransaction ends with it, as the claim does; one of an
 		 * outer subtransaction must come back on rollback: next branch.  FOR UPDATE keeps
-		 * its strength in an update of other columns.
+		 * its strength in an update of other columns (there, too).
 		 */
 		if (own && WORD_LOCK_MODE(end) == LockTupleExclusive)
 			claim |= END_KEYS;
