@@ -100,6 +100,26 @@ sub lose_pages
 	return $lost;
 }
 
+# The kernel reads ahead, into holes, too: some MB behind all that the file has. Returns how many.
+sub read_holes
+{
+	open(my $fh, '<:raw', $pool) or BAIL_OUT("$pool: $!");
+	my $mb = 0;
+	my $at = 0;
+	my $bytes;
+	while (defined($at = sysseek($fh, $at, 3)))
+	{
+		sysseek($fh, $at, 4);
+		foreach (1 .. 3)
+		{
+			sysread($fh, $bytes, 1 << 20);
+			$mb++ if $bytes !~ /[^\0]/;
+		}
+		$at = sysseek($fh, 0, 1);
+	}
+	return $mb;
+}
+
 # So much that the pool is written back, which fails
 sub churn
 {
@@ -144,8 +164,11 @@ isnt(churn(), '', 'again');
 ok($node->reap, 'the server ends');
 unlike(slurp_file($node->logfile, $log), qr{sofort pool ".*" is written back}, 'and does not say that all is written back');
 cmp_ok(lose_pages(), '>', 50, 'pages were lost');
+cmp_ok(read_holes(), '>', 50, 'holes were read');
+my $used = (stat $pool)[12] * 512;
 $node->start;
 all_there('the server ended, power cut');
+cmp_ok((stat $pool)[12] * 512 - $used, '<', 20_000_000, 'holes are not filled');
 
 $node->safe_psql('postgres', 'ALTER SYSTEM SET restart_after_crash = on');
 $node->reload;

@@ -560,6 +560,22 @@ redo_recover_doubtful(const PoolControl *control, PoolRefusal *why)
 }
 
 /*
+ * Is this page, of zeros, in a hole of the file?  Then there is nothing that it could change
+ * back to.  (The kernel reads ahead, so many of them are in memory.)
+ */
+static bool
+is_in_hole(const char *page, uint64 offset)
+{
+	static const char zeros[4096];
+	off_t		data;
+
+	if (memcmp(page, zeros, sizeof(zeros)) != 0)
+		return false;
+	data = lseek(pm_pool_fd, (off_t) offset, SEEK_DATA);
+	return data < 0 ? errno == ENXIO : (uint64) data >= offset + sizeof(zeros);
+}
+
+/*
  * Makes all pages dirty that are in memory.  One that the kernel wrongly takes for clean,
  * and that was not replayed, could change back after somebody has read it.
  */
@@ -588,12 +604,14 @@ write_again(void)
 				if ((resident[i] & 1) == 0)
 					continue;
 				memcpy(page, PoolBase + offset, sizeof(page));
+				if (is_in_hole(page, offset))
+					continue;
 				errno = ENOSPC;
 				if (pwrite(pm_pool_fd, page, sizeof(page), (off_t) offset) == sizeof(page))
 					npages++;
 				else if (errno != ENOSPC && errno != EDQUOT)
 					return false;
-				/* else it is in a hole, and nobody uses it */
+				/* else nobody uses it: its space was given back */
 			}
 		}
 	}
