@@ -329,6 +329,57 @@ foreach my $table ('e', 's')
 }
 sql('DROP TABLE e, s; DROP FUNCTION smallest_seen; DROP TABLE seen');
 
+# What a rebuild has left refers to tuples of the tree, too, and is freed when nobody can look at it
+# any more. If an entry was deleted before that, its tuple waits for those who compare its key now.
+sql(q{
+	CREATE FUNCTION compare_slowly(a text, b text) RETURNS int LANGUAGE plpgsql AS $$
+	DECLARE
+		before text := a || ' ' || b;
+	BEGIN
+		IF current_setting('my.slow', true) = 'on' THEN
+			PERFORM pg_advisory_lock_shared(1), pg_advisory_unlock_shared(1);
+		END IF;
+		IF a || ' ' || b <> before THEN
+			RAISE EXCEPTION 'a key changes while it is compared';
+		END IF;
+		RETURN bttextcmp(a, b);
+	END $$;
+	CREATE OPERATOR CLASS slowly FOR TYPE text USING btree AS
+		OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_slowly(text, text);
+	CREATE TABLE slow (k text) USING sofort;
+	CREATE INDEX slow_k ON slow USING sofort_index (k slowly);
+	CREATE TABLE reused (k text) USING sofort;
+	CREATE INDEX reused_k ON reused USING sofort_index (k slowly)});
+foreach my $case ([ 'run', 'key 2', 'key 1' ], [ 'delta', 'key 1', 'key 2' ])
+{
+	my ($what, $old, $new) = @$case;
+	sql("TRUNCATE slow; INSERT INTO slow VALUES ('$old')");
+	$node->crash_and_start;
+	my ($worker, $other, $locker, $reader) = (session(), session(), session(), session());
+	sql("INSERT INTO slow VALUES ('$new')");
+	$node->arm('rebuild-drained', 'wait');
+	say_to($worker, "SELECT sofort_test.rebuild('slow_k', 0)");
+	ok($node->wait_at('rebuild-drained'), "$what: the index is about to be ready");
+	$node->arm('unique-old-rows', 'wait');
+	say_to($other, 'INSERT INTO p VALUES (8000, NULL, 1)');
+	ok($node->wait_at('unique-old-rows'), "$what: somebody might still look at what the rebuild leaves");
+	$node->disarm('rebuild-drained');
+	is(finish($worker), "finished\n", "$what: it is ready");
+	$node->disarm('unique-old-rows');
+	is(finish($other), '', "$what: nobody looks at that any more");
+	sql('DELETE FROM slow; DELETE FROM p WHERE id = 8000');
+	say_to($locker, 'SELECT pg_advisory_lock(1)');
+	wait_for($locker);
+	say_to($reader, "SET my.slow = on; SELECT count(*) FROM slow WHERE k = 'key 3'");
+	ok(waits_for_lock(1), "$what: a reader compares a key");
+	sql('VACUUM slow');
+	sql(q{INSERT INTO reused SELECT 'other' FROM generate_series(1, 50)});
+	finish($locker);
+	is(finish($reader), "0\n", "$what: which is what it was");
+}
+is($node->verify_problems, '', 'verify');
+sql('DROP TABLE slow, reused; DROP FUNCTION compare_slowly CASCADE');
+
 # ---- chains whose root has another key ----
 
 sql("CREATE TABLE h (id int PRIMARY KEY, a int, b int) USING sofort; INSERT INTO h SELECT i, i, i FROM generate_series(1, 600) i;

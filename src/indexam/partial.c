@@ -128,35 +128,45 @@ entry_tuple(const PartialIndex *partial, const uint8 *entry)
 }
 
 static void
-free_run(const PartialIndex *partial, IndexRun *run)
+free_run(const PartialIndex *partial, IndexRun *run, Tree *heir)
 {
 	uint64		i;
 
 	if (run == NULL)
 		return;
 	for (i = 0; run->tuples > 0 && i < run->n; i++)
-		tree_tuple_discard(entry_tuple(partial, run->entries + i * partial->stride));
+		tree_leave_tuple(entry_tuple(partial, run->entries + i * partial->stride), heir);
 	arena_free(run);
 }
 
-void
-partial_free(PartialIndex *partial)
+/*
+ * heir: the index that it has become, if that is in use.  Entries may have been deleted there
+ * since: then the last reference to a tuple is here, and others may still look at it.
+ */
+static void
+free_beside(PartialIndex *partial, Tree *heir)
 {
 	uint32		i;
 
 	for (i = 0; i < partial->nsegments; i++)
 	{
-		free_run(partial, partial->segments[i].run);
+		free_run(partial, partial->segments[i].run, heir);
 		if (partial->segments[i].zones != NULL)
 			segment_zones_free(partial->segments[i].zones);
 		if (partial->segments[i].hash != NULL)
 			segment_hash_free(partial->segments[i].hash);
 	}
 	if (partial->delta != NULL)
-		tree_destroy(partial->delta);
+		tree_destroy_beside(partial->delta, heir);
 	if (partial->tree != NULL && !partial->finished)
 		tree_destroy(partial->tree);
 	arena_free(partial);
+}
+
+void
+partial_free(PartialIndex *partial)
+{
+	free_beside(partial, NULL);
 }
 
 /* ---- one segment ---- */
@@ -614,7 +624,7 @@ partial_free_retired(SofortIndex *shared)
 		SpinLockRelease(&shared->mutex);
 		if (partial == NULL)
 			return;
-		partial_free(partial);
+		free_beside(partial, partial->tree);
 	}
 }
 

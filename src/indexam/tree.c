@@ -268,11 +268,14 @@ tree_count_tuple(Tree *tree, const TreeTuple *tuple)
 	pg_atomic_fetch_add_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + tuple->size);
 }
 
-static void
-tuple_free(Tree *tree, TreeTuple *tuple)
+/* An entry of a tree in DRAM is gone: so is its reference, and what it counted for. */
+void
+tree_drop_entry_tuple(Tree *tree, TreeTuple *tuple)
 {
+	if (tuple == NULL)
+		return;
 	pg_atomic_fetch_sub_u64(&tree->tuple_bytes, offsetof(TreeTuple, tuple) + tuple->size);
-	arena_free(tuple);
+	tree_tuple_release(tree, tuple);
 }
 
 void
@@ -512,28 +515,32 @@ tree_reclaim(Tree *tree)
 		TreeTuple  *tuple = free_tuples;
 
 		free_tuples = tuple->next;
-		tuple_free(tree, tuple);
+		arena_free(tuple);
 	}
 }
 
-/* Release the tuples of all entries below this node. */
+void
+tree_leave_tuple(TreeTuple *tuple, Tree *heir)
+{
+	if (heir != NULL)
+		tree_tuple_release(heir, tuple);
+	else
+		tree_tuple_discard(tuple);
+}
+
+/* Give up the tuples of all entries below this node. */
 static void
-release_tuples(Tree *tree, TreeNode *node)
+leave_tuples(Tree *tree, TreeNode *node, Tree *heir)
 {
 	uint8	   *entry = node_entries(tree, node);
 	int			i;
 
 	for (i = 0; i < node->n; i++, entry += tree->stride)
-	{
-		TreeTuple  *tuple = tree_entry_tuple(tree, entry);
-
-		if (tuple != NULL && pg_atomic_sub_fetch_u32(&tuple->refs, 1) == 0)
-			arena_free(tuple);
-	}
+		tree_leave_tuple(tree_entry_tuple(tree, entry), heir);
 	if (node->level > 0)
 	{
 		for (i = 0; i <= node->n; i++)
-			release_tuples(tree, node_child(tree, node, i));
+			leave_tuples(tree, node_child(tree, node, i), heir);
 	}
 }
 
@@ -552,13 +559,19 @@ free_tuple_list(TreeTuple *tuple)
 void
 tree_destroy(Tree *tree)
 {
+	tree_destroy_beside(tree, NULL);
+}
+
+void
+tree_destroy_beside(Tree *tree, Tree *heir)
+{
 	ArenaChunk  *chunk = tree->chunks;
 
 	if (tree_in_pool(tree))
 		pool_space_close(tree->space);
 	else if (tree->has_tuples)
 	{
-		release_tuples(tree, tree->root);
+		leave_tuples(tree, tree->root, heir);
 		free_tuple_list(tree->retired_tuples);
 		free_tuple_list(tree->waiting_tuples);
 	}

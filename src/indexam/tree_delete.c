@@ -154,7 +154,7 @@ delete_one(Tree *tree, const TreeProbe *probe)
 			left = --leaf->n;
 			node_unlatch(leaf);
 			RESUME_INTERRUPTS();
-			tree_tuple_release(tree, tree_entry_tuple(tree, copy));
+			tree_drop_entry_tuple(tree, tree_entry_tuple(tree, copy));
 			tree_count(tree, -1);
 			return left;
 		}

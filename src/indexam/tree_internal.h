@@ -32,6 +32,7 @@ extern TreeNode *tree_node_alloc(Tree *tree, int level);
 extern void tree_node_unused(Tree *tree, TreeNode *node);
 extern void tree_node_retire(Tree *tree, TreeNode *node);
 extern void tree_tuple_release(Tree *tree, TreeTuple *tuple);
+extern void tree_drop_entry_tuple(Tree *tree, TreeTuple *tuple);
 extern uint64 tree_wait_for_node(const Tree *tree, TreeNode *node);
 
 /* The new root, durable if it is in the pool; under the old root's latch. */

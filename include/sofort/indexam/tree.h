@@ -130,7 +130,7 @@ typedef struct Tree
 	bool		nearly_ordered;
 
 	uint64		own_entries;
-	pg_atomic_uint64 tuple_bytes;
+	pg_atomic_uint64 tuple_bytes;	/* of entries */
 } Tree;
 
 /*
@@ -231,6 +231,12 @@ extern void tree_raise_full(const Tree *tree);
 extern void tree_destroy(Tree *tree);
 
 /*
+ * The same for a tree in DRAM that shares tuples with another one, which is in use: whoever
+ * has found one there may still look at it.
+ */
+extern void tree_destroy_beside(Tree *tree, Tree *heir);
+
+/*
  * A tuple in the arena with one reference, NULL if the arena is full.  It
  * belongs to no tree before tree_count_tuple().
  */
@@ -238,6 +244,12 @@ extern TreeTuple *tree_tuple_make(IndexTuple itup);
 
 /* Drops one reference to a tuple that no tree owns (NULL: nothing to do). */
 extern void tree_tuple_discard(TreeTuple *tuple);
+
+/*
+ * The same for one that a tree has had, and its readers: if nothing else refers to it, it
+ * waits for them.  heir: NULL if nobody can find that tree any more.
+ */
+extern void tree_leave_tuple(TreeTuple *tuple, Tree *heir);
 
 /* A tuple for a tree in the pool; flushed.  NULL if the pool is full. */
 extern TreeTuple *tree_pool_tuple_make(Tree *tree, IndexTuple itup);
