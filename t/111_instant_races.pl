@@ -329,6 +329,31 @@ foreach my $table ('e', 's')
 }
 sql('DROP TABLE e, s; DROP FUNCTION smallest_seen; DROP TABLE seen');
 
+# A row that is rolled back between two looks at its block: it does not get an entry without a key,
+# beside the one that its inserter has made.
+sql(q{CREATE TABLE u (k text) USING sofort; CREATE INDEX u_k ON u USING sofort_index (k);
+	INSERT INTO u SELECT md5(i::text) || md5((i + 1)::text) FROM generate_series(1, 300) i});
+$node->crash_and_start;
+{
+	my ($a, $b) = (session(), session());
+	say_to($a, 'BEGIN; SELECT pg_current_xact_id() IS NULL');
+	wait_for($a);
+	sql("SELECT FROM u WHERE k = 'x'");
+	is(status('u_k'), 'partial', 'the rebuild has begun');
+	say_to($a, "INSERT INTO u VALUES (repeat('key ', 16))");
+	wait_for($a);
+	is(rebuild('u_k', 5), 'worked', 'the last block is left');
+	$node->arm('index-build-version', 'wait');
+	say_to($b, "SELECT sofort_test.rebuild('u_k', 0)");
+	ok($node->wait_at('index-build-version'), 'it is read');
+	say_to($a, 'ROLLBACK');
+	is(finish($a), "f\n", 'an insertion is rolled back meanwhile');
+	$node->disarm('index-build-version');
+	is(finish($b), "finished\n", 'rebuilt');
+	is($node->verify_problems, '', 'verify');
+}
+sql('DROP TABLE u');
+
 # What a rebuild has left refers to tuples of the tree, too, and is freed when nobody can look at it
 # any more. If an entry was deleted before that, its tuple waits for those who compare its key now.
 sql(q{

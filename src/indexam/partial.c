@@ -217,12 +217,19 @@ read_columns(SegmentBuild *build, BlockNumber block, const uint8 *index, int n)
 								 build->states + k * SOFORT_BLOCK_ROWS);
 	for (i = 0; i < n; i++)
 	{
+		bool		undone = false;
+
 		for (k = 0; k < natts; k++)
 		{
+			uint8		state = build->states[k * SOFORT_BLOCK_ROWS + index[i]];
+
 			values[k] = build->columns[k * SOFORT_BLOCK_ROWS + index[i]];
-			isnull[k] = build->states[k * SOFORT_BLOCK_ROWS + index[i]] != STORE_VALUE;
+			isnull[k] = state == STORE_VALUE_NULL;
+			undone |= state == STORE_NO_ROW;
 		}
-		add_entry(build, values, isnull, block, index[i]);
+		/* one that was rolled back meanwhile has no values, and needs no entry */
+		if (!undone)
+			add_entry(build, values, isnull, block, index[i]);
 	}
 }
 
