@@ -72,7 +72,7 @@ partial_begin(IndexKeys *keys, Relation heap)
 	uint64		before = txn_next_fxid();
 	BlockNumber nblocks = store_nblocks(store);
 	uint32		blocks = Min(indexam_segment_blocks, PARTIAL_BLOCKS);
-	uint32		nsegments = (nblocks + blocks - 1) / blocks;
+	uint32		nsegments = nblocks / blocks + (nblocks % blocks != 0);
 	PartialIndex *partial;
 	Tree	   *delta;
 	uint32		i;

@@ -192,7 +192,9 @@ segment_first(const PartialIndex *partial, uint32 number)
 static inline BlockNumber
 segment_end(const PartialIndex *partial, uint32 number)
 {
-	return Min(segment_first(partial, number) + partial->segment_blocks, partial->nblocks);
+	BlockNumber first = segment_first(partial, number);
+
+	return first + Min(partial->segment_blocks, partial->nblocks - first);
 }
 
 static inline PartialPhase
