@@ -67,7 +67,7 @@ typedef struct DirectState
 	IndexRuntimeKeyInfo *runtime_keys;
 	int			nruntime_keys;
 	ExprContext *key_context;
-	ExprState  *recheck;		/* made when first needed */
+	ExprState  *recheck;		/* made when first needed: conditions() */
 
 	/* SELECT: attribute of each column, or NULL if the row is returned as it is */
 	AttrNumber *source;
@@ -337,6 +337,20 @@ start_scan(DirectState *d)
 	index_rescan(d->desc, d->keys, d->nkeys, NULL, 0);
 }
 
+/* The index conditions as expressions of the row. */
+static ExprState *
+conditions(DirectState *d)
+{
+	if (d->recheck == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(d->css.ss.ps.state->es_query_cxt);
+
+		d->recheck = ExecInitQual(d->scan->indexqualorig, &d->css.ss.ps);
+		MemoryContextSwitchTo(old);
+	}
+	return d->recheck;
+}
+
 /* sofort_index never asks for it; any index access method may. */
 static bool
 recheck(DirectState *d, TupleTableSlot *slot)
@@ -345,16 +359,9 @@ recheck(DirectState *d, TupleTableSlot *slot)
 
 	if (ps->ps_ExprContext == NULL)
 		ExecAssignExprContext(ps->state, ps);
-	if (d->recheck == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(ps->state->es_query_cxt);
-
-		d->recheck = ExecInitQual(d->scan->indexqualorig, ps);
-		MemoryContextSwitchTo(old);
-	}
 	ResetExprContext(ps->ps_ExprContext);
 	ps->ps_ExprContext->ecxt_scantuple = slot;
-	return ExecQual(d->recheck, ps->ps_ExprContext);
+	return ExecQual(conditions(d), ps->ps_ExprContext);
 }
 
 static TupleTableSlot *
@@ -493,22 +500,36 @@ static const CustomExecMethods direct_methods = {
  * ------------------------------------------------------------------------
  */
 
+static bool
+is_column(const Node *node)
+{
+	while (IsA(node, RelabelType))
+		node = (const Node *) ((const RelabelType *) node)->arg;
+	return IsA(node, Var);
+}
+
 /*
  * May the role call the functions behind the index conditions?  The ordinary nodes check
- * that when they initialise these, although the index calls functions of its own.
+ * that when they initialise these, although the index calls functions of its own.  Beside
+ * the operators' there are those of the expressions that are indexed.
  */
 static void
-check_operators(const List *indexqual)
+check_functions(DirectState *d)
 {
 	ListCell   *lc;
 
-	foreach(lc, indexqual)
+	foreach(lc, d->scan->indexqualorig)
 	{
-		Oid			function = lfirst_node(OpExpr, lc)->opfuncid;
+		const OpExpr *op = lfirst_node(OpExpr, lc);
 
-		if (!compat_may_execute(function))
-			aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, get_func_name(function));
-		InvokeFunctionExecuteHook(function);
+		if (!is_column(linitial(op->args)))
+		{
+			(void) conditions(d);
+			return;
+		}
+		if (!compat_may_execute(op->opfuncid))
+			aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, get_func_name(op->opfuncid));
+		InvokeFunctionExecuteHook(op->opfuncid);
 	}
 }
 
@@ -526,7 +547,7 @@ open_scan(DirectState *d, EState *estate, int eflags)
 	ss->ps.scanops = ss->ss_ScanTupleSlot->tts_ops;
 	ss->ps.scanopsfixed = ss->ps.scanopsset = true;
 
-	check_operators(d->scan->indexqualorig);
+	check_functions(d);
 	d->index = index_open(d->scan->indexid, exec_rt_fetch(relid, estate)->rellockmode);
 	ExecIndexBuildScanKeys(&ss->ps, d->index, d->scan->indexqual, false, &d->keys, &d->nkeys,
 						   &d->runtime_keys, &d->nruntime_keys, NULL, NULL);
