@@ -367,16 +367,22 @@ indexes_of_update(Relation rel, StoreDesc *store, const RowRef *old, TupleTableS
 
 /*
  * Heap shows our own lock on the old version, and those of others, as xmax of the new one.
- * People use "RETURNING xmax = 0" to tell an INSERT from ON CONFLICT DO UPDATE.
+ * People use "RETURNING xmax = 0" to tell an INSERT from ON CONFLICT DO UPDATE.  A lock that
+ * is in the word goes with the claim; the others stay beside it, as long as there are any.
  */
 static bool
-new_version_shows_lock(const RowRef *old)
+own_lock_in_word(const RowRef *old)
 {
 	uint64		end = word_read(&old->words->end);
 
-	return WORD_TAG(end) == WORD_TAG_LOCKERS ||
-		(WORD_TAG(end) == WORD_TAG_LOCK &&
-		 TransactionIdIsCurrentTransactionId(txn_word_xid(end)));
+	return WORD_TAG(end) == WORD_TAG_LOCK &&
+		TransactionIdIsCurrentTransactionId(txn_word_xid(end));
+}
+
+static bool
+has_lockers(const RowRef *claimed)
+{
+	return (word_read(&claimed->words->end) & END_LOCKERS) != 0;
 }
 
 /* keys: does the update change columns that foreign keys may refer to? */
@@ -437,10 +443,11 @@ update_row(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 		*lockmode = LockTupleNoKeyExclusive;
 
 	old_row = tableam_txn_row(rel, store, &old);
-	locked = new_version_shows_lock(&old);
+	locked = own_lock_in_word(&old);
 	result = claim_for_update(rel, store, &old, &old_row, cid, crosscheck, wait, keys, tmfd);
 	if (result != TM_Ok)
 		return result;
+	locked |= has_lockers(&old);
 
 	CheckForSerializableConflictIn(rel, &old_tid, ItemPointerGetBlockNumber(&old_tid));
 	store_insert_successor(rel, store, &old, slot->tts_values, slot->tts_isnull,
