@@ -150,6 +150,20 @@ vector_problem(const PmVector *v, uint32 elem_size, const char *problem)
 	return vector_problem_to(v, pm_vector_count(v), elem_size, problem);
 }
 
+/*
+ * Are the numbers of tid.c right?  The first row of a table changes them, as one word, while
+ * others open it: so they are read as one.
+ */
+static bool
+numbering_is_right(const StoreHeader *header)
+{
+	uint64		word = word_read((const uint64 *) &header->tid_rows);
+	uint16		fields[4];
+
+	memcpy(fields, &word, sizeof(word));
+	return fields[3] == tid_check(fields);
+}
+
 /* All of the header */
 const char *
 store_header_problem(const StoreHeader *header)
@@ -166,7 +180,7 @@ store_header_problem(const StoreHeader *header)
 		return "number of blocks is damaged";
 	if (header->tree != PM_NULL && !pm_ref_is_valid(header->tree))
 		return "reference to the tree is damaged";
-	if (header->tid_check != tid_check(&header->tid_rows))
+	if (!numbering_is_right(header))
 		return "numbering of TIDs is damaged";
 	problem = vector_problem(&header->blocks, sizeof(PMPtr), "directory of blocks is damaged");
 	if (problem == NULL)

@@ -9,6 +9,11 @@
  */
 #include "unit.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "sofort/store/column_read.h"
 #include "sofort/store/store_internal.h"
 
@@ -1190,6 +1195,41 @@ test_tids(void **state)
 	}
 }
 
+/* The word that tid.c stores */
+static uint64
+numbering(uint16 rows, uint16 first, uint16 fill)
+{
+	uint16		fields[4] = {rows, first, fill, 0};
+	uint64		word;
+
+	fields[3] = tid_check(fields);
+	memcpy(&word, fields, sizeof(word));
+	return word;
+}
+
+/* Who opens a table while another process adds its first row finds no damage */
+static void
+test_numbering_changes(void **state)
+{
+	const uint64 words[] = {0, numbering(226, 2, 0), numbering(20, 13, 2)};
+	StoreHeader *copy = mmap(NULL, sizeof(StoreHeader), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const char *problem = NULL;
+	pid_t		pid;
+
+	assert_true(copy != MAP_FAILED);
+	*copy = *header;
+	if ((pid = fork()) == 0)
+		for (int i = 0;; i++)
+			*(volatile uint64 *) &copy->tid_rows = words[i % (int) lengthof(words)];
+	assert_true(pid > 0);
+	for (int i = 0; i < 2000000 && problem == NULL; i++)
+		problem = store_header_problem(copy);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	munmap(copy, sizeof(StoreHeader));
+	assert_null(problem);
+}
+
 int
 main(void)
 {
@@ -1209,6 +1249,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_row_check, begin, end),
 		cmocka_unit_test_setup_teardown(test_row_numbers, begin, end),
 		cmocka_unit_test_setup_teardown(test_tids, begin, end),
+		cmocka_unit_test_setup_teardown(test_numbering_changes, begin, end),
 	};
 
 	if (getenv("UNIT_TEST") != NULL)
