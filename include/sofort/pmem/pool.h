@@ -144,7 +144,7 @@ extern void pool_raise_high_water(uint64 sequence, uint64 hw_xid);
 /* To be called before that record: raises an error if there is no room for what follows it. */
 extern void pool_reserve_high_water(void);
 
-/* A new store id, durable before it is returned. */
+/* A new store id: given out durably with this process's next drain, so before anything has it. */
 extern StoreId pool_next_store_id(void);
 
 /* A backup: the caller sets path, pool_backup() the rest. */
