@@ -474,8 +474,12 @@ plan_compile(StoreDesc *store, uint32 shape)
 	p->shape = s;
 	p->record_offset = s->record_offset;
 	p->record_stride = s->record_stride;
-	p->null_offset = s->null_offset;
 	p->null_bytes = shape_null_bytes(s);
+	/*
+	 * attr_is_null() reads a byte even of a column without a bit: without a bitmap it is one
+	 * of the row's own.  What lies behind the last row may be a hole of the file.
+	 */
+	p->null_offset = p->null_bytes > 0 ? s->null_offset : 0;
 	p->natts = natts;
 	p->plan = palloc0(Max(natts, 1) * sizeof(AttrPlan));
 	p->index = palloc0(Max(natts, 1) * sizeof(DictIndex *));

@@ -318,7 +318,7 @@ encode_fields(StoreDesc *store, ShapePlan *plan, const RowRef *ref, const Datum 
 				return false;
 			continue;
 		}
-		/* (without a bitmap the next row, which may be another session's, begins there) */
+		/* (without a bitmap this is no byte of one: others change the words meanwhile) */
 		if (a->null_mask != 0)
 			record[plan->null_offset + a->null_byte] &= ~a->null_mask;
 		p = block + a->offset + (Size) ref->index * a->stride;
