@@ -248,9 +248,10 @@ extern TxnVersionState txn_version_state(const RowWords *words, uint64 horizon,
 /*
  * Every version ended before it is invisible to all (GetOldestNonRemovable-
  * TransactionId, kept transactions), in 64 bits.  NULL: for any table of this database,
- * as if the current transaction had not made it.  Transactions of other databases,
- * and replication slots, do not count: they see no rows of it, but for those that
- * txn_hold_all_horizons().  Not cheap: once per VACUUM or per some hundred updates.
+ * as if the current transaction had not made it.  Transactions of other databases do not
+ * count, as they see no rows of it, but for those that txn_hold_all_horizons(); nor does
+ * what replication slots need of catalogs.  Not cheap: once per VACUUM or per some
+ * hundred updates.
  */
 extern uint64 txn_horizon(Relation rel);
 
