@@ -168,6 +168,18 @@ is($node->verify_problems, '', 'verify');
 	is($node->verify_problems('copy'), '', 'verify');
 }
 
+# ---- sofort is the default of the server, and a database has no extension ----
+
+$node->append_conf('postgresql.conf', 'default_table_access_method = sofort');
+$node->reload;
+$node->safe_psql('postgres', 'CREATE DATABASE bare TEMPLATE template0');
+like($node->error_of('CREATE TABLE t (i int)', 'bare'), qr/^42704: access method "sofort" does not exist/,
+	'without the extension there are no tables');
+is($node->safe_psql('bare', 'CREATE TEMP TABLE t AS SELECT 1 AS i; SELECT i FROM t'), '1', 'but temporary ones');
+is($node->safe_psql('bare', q{CREATE EXTENSION sofort; CREATE TABLE t (i int PRIMARY KEY); INSERT INTO t VALUES (2);
+	SELECT i, (SELECT amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE c.oid = 't'::regclass) FROM t}),
+	'2|sofort', 'with it there are');
+
 $node->stop;
 $node->teardown_node;
 done_testing();
