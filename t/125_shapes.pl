@@ -390,7 +390,10 @@ foreach my $number (1 .. $shapes)
 	{
 		my $said = run_load($how, $shape->{loaded});
 		$node->start if $how eq 'killed';
-		my $problems = join("\n", $said, sql('SELECT * FROM differences()'), index_differences($shape), $node->verify_problems) =~ s/^\n+|\n+$//gr;
+		# (a query that raises an error is a problem as well)
+		my @found = map { eval { $_->() } // $@ }
+		  (sub { sql('SELECT * FROM differences()') }, sub { index_differences($shape) }, sub { $node->verify_problems });
+		my $problems = join("\n", grep { $_ ne '' } $said, @found);
 		is($problems, '', "shape $number, sessions $how: every row is as its owner left it") and next;
 		diag(shape_text($shape));
 		last;
