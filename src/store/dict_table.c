@@ -433,7 +433,7 @@ dictionary_place(StoreShared *shared, DictionaryHeader *d, DictPlacement placeme
 		(void) dict_tables_make(shared, index, placement, pm_vector_count(&d->values), 0);
 		SOFORT_STOP("dictionary-index-moved");
 		/* a crash before this: the next start uses what the old placement needs */
-		d->placement = PM_CODE32(placement);
+		*(volatile uint32 *) &d->placement = PM_CODE32(placement);
 		pm_persist(&d->placement, sizeof(d->placement));
 	}
 	LWLockRelease(lock);

@@ -123,22 +123,25 @@ store_identity_problem(const StoreHeader *header)
 
 /*
  * Length, sizes and references of a vector that has storage for n elements; not
- * whether they are allocated
+ * whether they are allocated.  Others make it grow meanwhile: each word is read once.
  */
 static const char *
 vector_problem_to(const PmVector *v, uint64 n, uint32 elem_size, const char *problem)
 {
+	uint64		length = word_read((const uint64 *) &v->length);
 	uint64		within;
 	int			last;
 	int			i;
 
-	if (!PM_SEALED_RIGHT(v->length) || v->elem_size != elem_size || v->first_shift > 31 ||
+	if (!PM_SEALED_RIGHT(length) || v->elem_size != elem_size || v->first_shift > 31 ||
 		v->check != PM_VECTOR_CHECK(v->elem_size, v->first_shift))
 		return problem;
 	last = n == 0 ? -1 : pm_vector_chunk(v, n - 1, &within);
 	for (i = 0; i < PM_VECTOR_CHUNKS; i++)
 	{
-		if ((v->chunks[i] == PM_NULL) ? i <= last : !pm_ref_is_valid(v->chunks[i]))
+		PMPtr		chunk = word_read((const uint64 *) &v->chunks[i]);
+
+		if ((chunk == PM_NULL) ? i <= last : !pm_ref_is_valid(chunk))
 			return problem;
 	}
 	return NULL;
@@ -169,6 +172,7 @@ const char *
 store_header_problem(const StoreHeader *header)
 {
 	const char *problem = store_identity_problem(header);
+	uint64		nblocks;
 
 	if (problem != NULL)
 		return problem;
@@ -176,7 +180,9 @@ store_header_problem(const StoreHeader *header)
 		return "state is damaged";
 	if (!PM_SEALED16_RIGHT((uint32) header->flag_word))
 		return "flags are damaged";
-	if (!PM_SEALED_RIGHT(header->nblocks))
+	/* (others change it meanwhile: it is looked at as it was once) */
+	nblocks = word_read((const uint64 *) &header->nblocks);
+	if (!PM_SEALED_RIGHT(nblocks))
 		return "number of blocks is damaged";
 	if (header->tree != PM_NULL && !pm_ref_is_valid(header->tree))
 		return "reference to the tree is damaged";
@@ -239,14 +245,19 @@ const char *
 dictionary_header_problem(const StoreHeader *header, const DictionaryHeader *d, uint64 column)
 {
 	const char *problem;
+	uint32		placement;
+	PMPtr		index;
 
 	if (d->crc != dictionary_crc(d))
 		return "checksum of the dictionary is wrong";
 	if (d->store != store_id_of(header) || d->column != column)
 		return "dictionary belongs to another column";
-	if (d->placement != PM_CODE32(d->placement & 0xf) || d->placement > PM_CODE32(DICT_HYBRID))
+	/* (others move the index meanwhile: each word is read once) */
+	placement = *(const volatile uint32 *) &d->placement;
+	index = word_read((const uint64 *) &d->index);
+	if (placement != PM_CODE32(placement & 0xf) || placement > PM_CODE32(DICT_HYBRID))
 		return "placement of the dictionary is damaged";
-	if (d->index != PM_NULL && !pm_ref_is_valid(d->index))
+	if (index != PM_NULL && !pm_ref_is_valid(index))
 		return "reference to the index of the dictionary is damaged";
 	problem = vector_problem(&d->values, d->attlen > 0 ? (uint32) d->attlen : sizeof(PMPtr),
 							 "directory of the dictionary is damaged");

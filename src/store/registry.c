@@ -58,6 +58,13 @@ store_lwlocks(void)
 	return STORE_NLOCKS;
 }
 
+/* Who makes it does so under a lock; others look without it. */
+static inline StoreShared *
+published_shared(StoreNode *node)
+{
+	return *(StoreShared *volatile *) &node->shared;
+}
+
 static inline uint32
 bucket_of_id(StoreId id)
 {
@@ -497,7 +504,7 @@ registry_find_shared(StoreId id, StoreShared **shared)
 {
 	StoreNode  *node = registry_find_id(id);
 
-	*shared = node == NULL ? NULL : node->shared;
+	*shared = node == NULL ? NULL : published_shared(node);
 	return node == NULL || node->damage != NULL ? NULL : node->header;
 }
 
@@ -508,10 +515,10 @@ registry_find_shared(StoreId id, StoreShared **shared)
 StoreShared *
 registry_attach(StoreNode *node)
 {
-	StoreShared *shared;
+	StoreShared *shared = published_shared(node);
 
-	if (node->shared != NULL)
-		return node->shared;
+	if (shared != NULL)
+		return shared;
 	LWLockAcquire(structure_lock(node->id), LW_EXCLUSIVE);
 	if (node->shared == NULL)
 	{
@@ -537,7 +544,7 @@ registry_attach(StoreNode *node)
 		pg_atomic_init_u64(&shared->bytes_dram, SHARED_BYTES);
 		stats_init(shared, Registry->crashed);
 		pg_write_barrier();
-		node->shared = shared;
+		*(StoreShared *volatile *) &node->shared = shared;
 	}
 	LWLockRelease(structure_lock(node->id));
 	return node->shared;

@@ -230,7 +230,7 @@ workload_count(WorkloadHandle handle)
 
 		Workload->active = true;
 		pg_memory_barrier();
-		latch = Workload->launcher;
+		latch = *(Latch *volatile *) &Workload->launcher;
 		if (latch != NULL)
 			SetLatch(latch);
 	}
@@ -494,9 +494,13 @@ forget(Oid db_oid, Oid table, Oid structure)
 	}
 	if (forgotten)
 	{
+		Latch	   *latch;
+
 		Workload->active = true;
-		if (Workload->launcher != NULL)
-			SetLatch(Workload->launcher);
+		/* (read once: it goes away when the launcher ends) */
+		latch = *(Latch *volatile *) &Workload->launcher;
+		if (latch != NULL)
+			SetLatch(latch);
 	}
 	LWLockRelease(&Workload->lock);
 }
@@ -685,7 +689,7 @@ workload_save(Latch *latch)
 
 	if (!workload_enabled())
 		return false;
-	Workload->launcher = latch;
+	*(Latch *volatile *) &Workload->launcher = latch;
 	if (!take_dirty(dirty))
 	{
 		/* processes that count from now on wake us; one that has just counted did not */

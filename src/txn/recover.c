@@ -527,7 +527,7 @@ txn_resolve_leftovers(void)
 	if (TxnShmem->leftovers && !kept_adopt())
 	{
 		pg_memory_barrier();
-		TxnShmem->leftovers = false;
+		*(volatile bool *) &TxnShmem->leftovers = false;
 	}
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
 	txn_resolve_prepared();
