@@ -5,6 +5,7 @@
 #   make install-test        also sofort_test: stop points and counters for tests
 #   make with_llvm=yes       also build bitcode for inlining by the JIT
 #   make COPT=-DUSE_ASSERT_CHECKING=1      with assertions
+#   make RACES=1             with the race detector of t/races
 #
 # `./check` does all this in a private copy and runs every test.
 
@@ -20,6 +21,10 @@ PG_CPPFLAGS = -I$(CURDIR)/include -MMD -MP
 PG_CFLAGS = -Wextra -Werror -Wno-unused-parameter
 SHLIB_LINK = -lpmemobj -lpmem
 EXTRA_CLEAN = $(OBJS:.o=.d)
+
+ifdef RACES
+include t/races/races.mk
+endif
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
 ISOLATION = $(patsubst specs/%.spec,%,$(sort $(wildcard specs/*.spec)))

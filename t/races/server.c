@@ -1,0 +1,176 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.c
+ *	  Calls that order processes, or touch memory, in functions that are not watched.
+ *
+ * The linker leads calls of these functions here (--wrap, races.mk).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "races.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/dsa.h"
+#include "utils/rel.h"
+
+/* WRAP(result, function, (parameters)): declares both names of it */
+#define WRAP(result, function, parameters) \
+	extern result __real_##function parameters; \
+	extern result __wrap_##function parameters; \
+	result __wrap_##function parameters
+
+/* ---- locks ---- */
+
+WRAP(bool, LWLockAcquire, (LWLock *lock, LWLockMode mode))
+{
+	bool		at_once = __real_LWLockAcquire(lock, mode);
+
+	races_acquire_lock(lock, mode == LW_EXCLUSIVE);
+	return at_once;
+}
+
+WRAP(bool, LWLockConditionalAcquire, (LWLock *lock, LWLockMode mode))
+{
+	bool		got_it = __real_LWLockConditionalAcquire(lock, mode);
+
+	if (got_it)
+		races_acquire_lock(lock, mode == LW_EXCLUSIVE);
+	return got_it;
+}
+
+WRAP(void, LWLockRelease, (LWLock *lock))
+{
+	races_release_lock(lock);
+	__real_LWLockRelease(lock);
+}
+
+extern void races_spin_acquired(volatile slock_t *lock);
+extern void races_spin_release(volatile slock_t *lock);
+
+/* (builtins.h) */
+void
+races_spin_acquired(volatile slock_t *lock)
+{
+	races_acquire(lock);
+}
+
+void
+races_spin_release(volatile slock_t *lock)
+{
+	races_release(lock);
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- the horizon ---- */
+
+/*
+ * The server orders transactions by snapshots.  Whoever asks for the horizon comes after
+ * all that ended, or left what it read, before: those meet here.  That is more than the
+ * horizon promises, so who asks too early is not found.
+ */
+static char horizon;
+
+WRAP(uint64, txn_horizon, (Relation rel))
+{
+	uint64		xid = __real_txn_horizon(rel);
+
+	races_acquire(&horizon);
+	return xid;
+}
+
+WRAP(void, space_end_of_xact, (void))
+{
+	__real_space_end_of_xact();
+	races_release(&horizon);
+}
+
+WRAP(void *, store_open, (Relation rel))
+{
+	races_release(&horizon);
+	return __real_store_open(rel);
+}
+
+WRAP(void, epoch_exit, (void))
+{
+	races_release(&horizon);
+	__real_epoch_exit();
+}
+
+/*
+ * Who drops a store has locked its relation, so that all transactions that used it have
+ * ended.  (Heavyweight locks themselves are not seen.)
+ */
+WRAP(void, registry_drop, (uint32 store))
+{
+	races_acquire(&horizon);
+	__real_registry_drop(store);
+}
+
+/* ---- shared memory ---- */
+
+WRAP(void *, ShmemInitStruct, (const char *name, Size size, bool *found))
+{
+	void	   *p = __real_ShmemInitStruct(name, size, found);
+
+	if (!*found)
+	{
+		races_begin_life();
+		races_watch(name, p, size);
+	}
+	return p;
+}
+
+/* The arena: what is freed is given to others by the server, under locks of its own. */
+static char freed;
+
+WRAP(dsa_area *, dsa_create_in_place, (void *place, size_t size, int tranche, dsm_segment *segment))
+{
+	races_watch("arena", place, size);
+	return __real_dsa_create_in_place(place, size, tranche, segment);
+}
+
+WRAP(dsa_pointer, dsa_allocate_extended, (dsa_area *area, size_t size, int flags))
+{
+	dsa_pointer p = __real_dsa_allocate_extended(area, size, flags);
+
+	races_acquire(&freed);
+	return p;
+}
+
+WRAP(void, dsa_free, (dsa_area *area, dsa_pointer p))
+{
+	races_release(&freed);
+	__real_dsa_free(area, p);
+}
+
+/* ---- functions of the C library ---- */
+
+WRAP(void *, memcpy, (void *to, const void *from, size_t size))
+{
+	races_access(from, size, PLAIN_READ, RACES_CALLER);
+	races_access(to, size, PLAIN_WRITE, RACES_CALLER);
+	return __real_memcpy(to, from, size);
+}
+
+WRAP(void *, memmove, (void *to, const void *from, size_t size))
+{
+	races_access(from, size, PLAIN_READ, RACES_CALLER);
+	races_access(to, size, PLAIN_WRITE, RACES_CALLER);
+	return __real_memmove(to, from, size);
+}
+
+WRAP(void *, memset, (void *to, int byte, size_t size))
+{
+	races_access(to, size, PLAIN_WRITE, RACES_CALLER);
+	return __real_memset(to, byte, size);
+}
+
+WRAP(int, memcmp, (const void *a, const void *b, size_t size))
+{
+	races_access(a, size, PLAIN_READ, RACES_CALLER);
+	races_access(b, size, PLAIN_READ, RACES_CALLER);
+	return __real_memcmp(a, b, size);
+}
