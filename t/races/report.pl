@@ -35,7 +35,8 @@ sub source_line
 	return $text;
 }
 
-# "FUNCTION[:TEXT] FUNCTION[:TEXT] REASON": TEXT occurs in the line of the access; * is any place
+# "PLACE[:TEXT] PLACE[:TEXT] REASON": a function, a file (with a slash; * stands for any letters), or
+# * for any place; TEXT occurs in the line of the access
 sub read_suppressions
 {
 	my @rules;
@@ -52,8 +53,10 @@ sub read_suppressions
 sub matches
 {
 	my ($pattern, $place) = @_;
-	my ($function, $text) = split /:/, $pattern, 2;
-	return ($function eq '*' || $function eq $place->{function}) && (!defined $text || index($place->{text}, $text) >= 0);
+	my ($where, $text) = split /:/, $pattern, 2;
+	(my $files = quotemeta $where) =~ s/\\\*/[^\/]*/g;
+	return 0 unless $where eq '*' || $where eq $place->{function} || $where =~ m{/} && $place->{file} =~ /^$files$/;
+	return !defined $text || index($place->{text}, $text) >= 0;
 }
 
 sub rule_of
