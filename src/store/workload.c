@@ -212,6 +212,19 @@ workload_enabled(void)
 	return Workload != NULL && pool_status() == POOL_READY;
 }
 
+/* There is something to save.  The latch is read once: it goes away when the launcher ends. */
+static void
+wake_launcher(void)
+{
+	Latch	   *latch;
+
+	Workload->active = true;
+	pg_memory_barrier();
+	latch = *(Latch *volatile *) &Workload->launcher;
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
 /* ---- counting ---- */
 
 void
@@ -225,15 +238,7 @@ workload_count(WorkloadHandle handle)
 		return;
 	pg_atomic_fetch_add_u32(&Counters[me * WORKLOAD_KINDS + place], 1);
 	if (unlikely(!Workload->active))
-	{
-		Latch	   *latch;
-
-		Workload->active = true;
-		pg_memory_barrier();
-		latch = *(Latch *volatile *) &Workload->launcher;
-		if (latch != NULL)
-			SetLatch(latch);
-	}
+		wake_launcher();
 }
 
 /* Empties the counters of all processes into the table; under the lock. */
@@ -493,15 +498,7 @@ forget(Oid db_oid, Oid table, Oid structure)
 		}
 	}
 	if (forgotten)
-	{
-		Latch	   *latch;
-
-		Workload->active = true;
-		/* (read once: it goes away when the launcher ends) */
-		latch = *(Latch *volatile *) &Workload->launcher;
-		if (latch != NULL)
-			SetLatch(latch);
-	}
+		wake_launcher();
 	LWLockRelease(&Workload->lock);
 }
 
