@@ -31,6 +31,7 @@
 PG_FUNCTION_INFO_V1(sofort_test_places);
 PG_FUNCTION_INFO_V1(sofort_test_chains);
 PG_FUNCTION_INFO_V1(sofort_test_milestone_bytes);
+PG_FUNCTION_INFO_V1(sofort_test_settled_blocks);
 PG_FUNCTION_INFO_V1(sofort_test_placements_asked);
 
 static void
@@ -341,6 +342,26 @@ sofort_test_milestone_bytes(PG_FUNCTION_ARGS)
 	bytes = milestone_bytes(store_open(rel));
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64((int64) bytes);
+}
+
+Datum
+sofort_test_settled_blocks(PG_FUNCTION_ARGS)
+{
+	Relation	rel = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	StoreDesc  *store;
+	int32		n = 0;
+
+	pool_require();
+	store = store_open(rel);
+	for (BlockNumber i = 0; i < store_nblocks(store); i++)
+	{
+		const BlockHeader *block = store_block(store, i);
+
+		if (block != NULL && store_block_is_settled(block))
+			n++;
+	}
+	relation_close(rel, AccessShareLock);
+	PG_RETURN_INT32(n);
 }
 
 /* Of columns of a table: where the index of the dictionary is to lie, if not in DRAM */

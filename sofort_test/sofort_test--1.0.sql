@@ -119,6 +119,10 @@ CREATE FUNCTION milestone_bytes(relation regclass)
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_milestone_bytes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION milestone_bytes(regclass) IS 'memory that the milestones of a table take';
 
+CREATE FUNCTION settled_blocks(relation regclass)
+RETURNS integer AS 'MODULE_PATHNAME', 'sofort_test_settled_blocks' LANGUAGE C STRICT;
+COMMENT ON FUNCTION settled_blocks(regclass) IS 'blocks at whose rows index-only scans do not look';
+
 CREATE FUNCTION placements_asked(relation regclass)
 RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_placements_asked' LANGUAGE C STRICT;
 COMMENT ON FUNCTION placements_asked(regclass) IS 'where indexes of dictionaries are to lie, by column, if not in DRAM';

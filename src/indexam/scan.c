@@ -24,6 +24,8 @@
 #include "partial.h"
 #include "scan_internal.h"
 
+#define PREFETCH_ROWS	8		/* whose lines are on their way at a time */
+
 /* ---- batches ---- */
 
 static uint8 *
@@ -600,6 +602,33 @@ make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
 	return so->itup;
 }
 
+/*
+ * Rows of the entries that come next, while the current one is looked at: two for each,
+ * until so many are on their way.  So a scan that ends early has fetched few in vain.
+ */
+static void
+prefetch_rows(IndexScanDesc scan, ScanState *so, ScanDirection dir)
+{
+	ScanBatch  *batch = &so->batch;
+	bool		backward = ScanDirectionIsBackward(dir);
+	int			passed = backward ? batch->n - 1 - batch->item : batch->item;
+	int			last = Min(Min(2 * passed + 2, passed + PREFETCH_ROWS), batch->n - 1);
+	StoreDesc  *store;
+	int			i;
+
+	if (last <= passed || scan->heapRelation == NULL)
+		return;
+	store = store_open(scan->heapRelation);
+	if (scan->xs_want_itup && store_found_settled(store))
+		return;					/* nor does an index-only scan look at the next ones */
+	for (i = Min(2 * passed, passed + PREFETCH_ROWS - 1) + 1; i <= last; i++)
+	{
+		const uint8 *entry = batch_entry(so, backward ? batch->n - 1 - i : i);
+
+		store_prefetch(store, row_from_position(store, keys_entry_row(&so->keys.format, entry)));
+	}
+}
+
 bool
 am_gettuple(IndexScanDesc scan, ScanDirection dir)
 {
@@ -617,6 +646,7 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	entry = next_match(so, dir);
 	if (entry == NULL)
 		return false;
+	prefetch_rows(scan, so, dir);
 	index_entry_tid(&so->keys, entry, &scan->xs_heaptid);
 	if (scan->xs_want_itup)
 		scan->xs_itup = make_itup(so, entry, &scan->xs_heaptid);

@@ -100,6 +100,31 @@ header_locate(const StoreHeader *header, uint64 row, RowRef *ref)
 	return true;
 }
 
+/* The record's line, while that of the header is still on its way */
+static inline void
+prefetch_record(const StoreDesc *store, const void *block, uint32 index)
+{
+	const ShapePlan *guess = store->local->guess;
+
+	if (likely(guess != NULL))
+		__builtin_prefetch((const char *) block + guess->record_offset +
+						   (Size) index * guess->record_stride);
+}
+
+void
+store_prefetch(const StoreDesc *store, uint64 row)
+{
+	uint64		number = row / SOFORT_BLOCK_ROWS;
+	const PMPtr *entry = number < store_block_count(store->header) ?
+		block_entry(store->header, number) : NULL;
+	const BlockHeader *block = entry == NULL ? NULL : pm_deref_quietly(word_read(entry));
+
+	if (block == NULL)
+		return;
+	__builtin_prefetch(block);
+	prefetch_record(store, block, row % SOFORT_BLOCK_ROWS);
+}
+
 bool
 store_locate(StoreDesc *store, uint64 row, RowRef *ref)
 {
@@ -110,11 +135,12 @@ store_locate(StoreDesc *store, uint64 row, RowRef *ref)
 	if (unlikely(block == NULL))
 		return false;
 	/* the header line and the record line, at once */
-	__builtin_prefetch((char *) block + store->local->guess_offset +
-					   (Size) index * store->local->guess_stride);
+	prefetch_record(store, block, index);
 	if (unlikely(index >= block->capacity))
 		return false;
 	plan = plan_get(store, block->shape);
+	if (unlikely(plan != store->local->guess))
+		store->local->guess = plan;
 	ref->row = row;
 	ref->block = block;
 	ref->index = index;
@@ -178,6 +204,7 @@ fill_header(BlockHeader *b, StoreDesc *store, uint64 number, const ShapeHeader *
 	b->shape = shape->id;
 	b->store = store->id;
 	b->block_number = number;
+	b->settled = 0;
 	b->crc = block_crc(b);
 	b->head_check = block_head_check(b);
 	pm_flush(b, sizeof(BlockHeader));

@@ -295,6 +295,28 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 }
 
 /*
+ * May the words of its rows be left alone?  The snapshot was taken before, see settled.c.
+ * A row of a settled block is a root, and has no other version.
+ */
+static inline bool
+is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot)
+{
+	if (snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable() ||
+		word_read(&root->block->settled) == 0)
+		return false;
+	if (!store_block_is_settled(root->block) && !block_settle_again(store, root->block))
+		return false;
+	Assert(!is_heap_only(root->words) && sight(NULL, store, root, snapshot) == TXN_VISIBLE);
+	return true;
+}
+
+bool
+store_found_settled(const StoreDesc *store)
+{
+	return store->local->found_settled;
+}
+
+/*
  * An MVCC snapshot sees the same version whenever it looks.  Others see what is committed
  * at the moment: an update that commits between two looks could hide the new version from
  * the first look and the old one from the second.  But it published its version before it
@@ -314,6 +336,13 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	if (!store_locate(store, root, &top))
 		return false;
 	pm_read_miss(1);
+	store->local->found_settled = is_settled_for(store, &top, snapshot);
+	if (store->local->found_settled)
+	{
+		miss_minipages(store, &top);
+		*found = top;
+		return true;
+	}
 	if (is_heap_only(top.words))
 		return false;
 	seen = sight(rel, store, &top, snapshot);

@@ -207,6 +207,7 @@ build_map(struct StoreLocal *local, TupleDesc tupdesc)
 	local->ref_fields = ref_fields;
 	local->ref_values = ref_values;
 	local->plans = NULL;
+	local->guess = NULL;
 	local->nplans = 0;
 	local->stale = true;		/* should the next line fail */
 	desc_refresh_columns(&local->desc);
@@ -501,10 +502,7 @@ plan_compile(StoreDesc *store, uint32 shape)
 		local->nplans = n;
 	}
 	local->plans[shape] = p;
-	local->guess_offset = p->record_offset;
-	local->guess_stride = p->record_stride;
-	local->guess_mini_offset = p->nminipages > 0 ? p->mini_offset[0] : p->record_offset;
-	local->guess_mini_stride = p->nminipages > 0 ? p->mini_stride[0] : p->record_stride;
+	local->guess = p;
 	MemoryContextSwitchTo(old);
 	return p;
 }

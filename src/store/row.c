@@ -568,14 +568,16 @@ finish_row(StoreDesc *store, Reservation *r, const RowRef *ref, uint64 begin, ui
 static void
 prefetch_row(StoreDesc *store, uint64 row)
 {
-	const struct StoreLocal *local = store->local;
+	const ShapePlan *guess = store->local->guess;
 	uint32		index = row % SOFORT_BLOCK_ROWS;
 	char	   *block = (char *) block_get(store->header, row / SOFORT_BLOCK_ROWS);
 
 	__builtin_prefetch(block, 1);
-	__builtin_prefetch(block + local->guess_offset + (Size) index * local->guess_stride, 1);
-	__builtin_prefetch(block + local->guess_mini_offset +
-					   (Size) index * local->guess_mini_stride, 1);
+	if (guess == NULL)
+		return;
+	__builtin_prefetch(block + guess->record_offset + (Size) index * guess->record_stride, 1);
+	if (guess->nminipages > 0)
+		__builtin_prefetch(block + guess->mini_offset[0] + (Size) index * guess->mini_stride[0], 1);
 }
 
 uint64

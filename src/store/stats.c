@@ -89,6 +89,7 @@ stats_init(StoreShared *shared, bool crashed)
 	uint64		live = 0;
 	uint64		dead = 0;
 	uint64		left = 0;		/* of these, what VACUUM would free */
+	uint64		settled = 0;	/* of the live ones, in blocks that were so in an earlier life */
 	uint64		rows = 0;
 	uint64		b;
 
@@ -106,7 +107,10 @@ stats_init(StoreShared *shared, bool crashed)
 				WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_EMPTY)
 				continue;
 			if (!is_dead(ref.words))
+			{
 				live++;
+				settled += ref.block->settled != 0 || b + 1 == n;
+			}
 			else
 			{
 				dead++;
@@ -119,7 +123,7 @@ stats_init(StoreShared *shared, bool crashed)
 	{
 		pg_atomic_write_u64(&shared->live, live * rows / looked);
 		pg_atomic_write_u64(&shared->dead, dead * rows / looked);
-		pg_atomic_write_u64(&shared->settled, live * rows / looked);
+		pg_atomic_write_u64(&shared->settled, settled * rows / looked);
 		pg_atomic_write_u64(&shared->unreported, left * rows / looked);
 	}
 }

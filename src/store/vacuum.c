@@ -253,6 +253,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	uint32		i;
 
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
+	result->nsettled = 0;
 	p.counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
 	if (b == NULL)
 		return;
@@ -269,6 +270,10 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	}
 	references_free(&p.unread);
 	SOFORT_STOP("store-unread-freed");
+	/* (the last block fills up, and is too small to matter) */
+	if ((result->nlive == (int) b->capacity && block_settle(store, b, horizon)) ||
+		block + 1 == store_nblocks(store))
+		result->nsettled = result->nlive;
 	stats_end_of_xact();
 }
 

@@ -466,6 +466,31 @@ verify_row(const Verify *v, const RowRef *ref)
 
 /* ---- blocks ---- */
 
+/* A row that is ended while its block is settled has committed since; see settled.c. */
+static void
+verify_settled(const Verify *v, uint64 number, const BlockHeader *block)
+{
+	const ShapePlan *plan = plan_get(v->store, block->shape);
+	const char *record = (const char *) block + plan->record_offset;
+	char		place[64];
+	bool		wrong = false;
+	int			i;
+
+	if (!store_block_is_settled(block))
+		return;
+	for (i = 0; i < block->capacity && !wrong; i++, record += plan->record_stride)
+	{
+		const RowWords *words = (const RowWords *) record;
+		uint64		begin = word_read(&words->begin);
+
+		wrong = WORD_TAG(begin) != WORD_TAG_STAMP || (begin & BEGIN_HEAP_ONLY) != 0 ||
+			WORD_TAG(word_read(&words->end)) == WORD_TAG_STAMP;
+	}
+	snprintf(place, sizeof(place), "block " UINT64_FORMAT, number);
+	if (wrong && store_block_is_settled(block))
+		complain(v, "block", place, "counts as visible to everybody, and has a row that is not");
+}
+
 /* The header of the run that begins with this block, if one does */
 static const char *
 run_problem(const Verify *v, uint64 number, const BlockHeader *b)
@@ -556,6 +581,7 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 			continue;
 		}
 		verify_run(&v, b, pm_deref(p));
+		verify_settled(&v, b, pm_deref(p));
 		for (i = 0; i < block_capacity(b); i++)
 		{
 			RowRef		ref;

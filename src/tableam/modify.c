@@ -28,7 +28,8 @@
 TxnRow
 tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
 {
-	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words};
+	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words,
+	.settled = &ref->block->settled};
 
 	row_to_tid(store, ref->row, &row.tid);
 	return row;

@@ -27,7 +27,7 @@ typedef struct SofortSlot
 	VirtualTupleTableSlot base;
 	StoreDesc  *store;			/* NULL: values set from outside */
 	RowRef		ref;
-	RowWords	words;			/* when the slot was filled */
+	RowWords	words;			/* when the slot was filled, or EMPTY: not read yet */
 	const bool *needed;			/* columns to decode; NULL: all */
 	bool		for_sample;		/* heap tuples refer to long values */
 } SofortSlot;
@@ -58,6 +58,21 @@ slot_clear(TupleTableSlot *slot)
 	TTSOpsVirtual.clear(slot);
 }
 
+static void
+read_words(SofortSlot *s)
+{
+	s->words.begin = word_read(&s->ref.words->begin);
+	s->words.end = word_read(&s->ref.words->end);
+}
+
+static const RowWords *
+slot_words(SofortSlot *s)
+{
+	if (s->words.begin == WORD_EMPTY)
+		read_words(s);
+	return &s->words;
+}
+
 void
 tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref)
 {
@@ -69,8 +84,10 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 
 	s->store = store;
 	s->ref = *ref;
-	s->words.begin = word_read(&ref->words->begin);
-	s->words.end = word_read(&ref->words->end);
+	if (store_block_is_settled(ref->block))
+		s->words.begin = WORD_EMPTY;	/* an index-only scan does not need them */
+	else
+		read_words(s);
 	slot->tts_nvalid = 0;
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
 	slot->tts_tableOid = RelationGetRelid(rel);
@@ -188,12 +205,12 @@ slot_getsysattr_sofort(TupleTableSlot *slot, int attnum, bool *isnull)
 	switch (attnum)
 	{
 		case MinTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(shown_xid(s->words.begin, &s->ref.words->begin));
+			return TransactionIdGetDatum(shown_xid(slot_words(s)->begin, &s->ref.words->begin));
 		case MaxTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(shown_xid(s->words.end, &s->ref.words->end));
+			return TransactionIdGetDatum(shown_xid(slot_words(s)->end, &s->ref.words->end));
 		case MinCommandIdAttributeNumber:
 		case MaxCommandIdAttributeNumber:
-			return CommandIdGetDatum(shown_command(&s->words));
+			return CommandIdGetDatum(shown_command(slot_words(s)));
 		default:
 			elog(ERROR, "invalid system attribute number %d", attnum);
 	}
@@ -203,7 +220,7 @@ slot_getsysattr_sofort(TupleTableSlot *slot, int attnum, bool *isnull)
 COMPAT_SLOT_CALLBACK bool
 slot_is_current_xact_tuple_sofort(TupleTableSlot *slot)
 {
-	return txn_word_is_mine(slot_with_row(slot)->words.begin);
+	return txn_word_is_mine(slot_words(slot_with_row(slot))->begin);
 }
 
 static void
@@ -235,7 +252,7 @@ slot_copy(TupleTableSlot *dst, TupleTableSlot *src)
 
 		d->store = s->store;
 		d->ref = s->ref;
-		d->words = s->words;
+		d->words = *slot_words(s);
 	}
 
 	/* the copy must depend neither on the source slot nor on the row */
@@ -316,9 +333,9 @@ slot_copy_heap_tuple(TupleTableSlot *slot)
 		HeapTupleHeader header = tuple->t_data;
 
 		header->t_ctid = slot->tts_tid;
-		HeapTupleHeaderSetXmin(header, shown_xid(s->words.begin, &s->ref.words->begin));
-		HeapTupleHeaderSetXmax(header, shown_xid(s->words.end, &s->ref.words->end));
-		HeapTupleHeaderSetCmin(header, shown_command(&s->words));
+		HeapTupleHeaderSetXmin(header, shown_xid(slot_words(s)->begin, &s->ref.words->begin));
+		HeapTupleHeaderSetXmax(header, shown_xid(slot_words(s)->end, &s->ref.words->end));
+		HeapTupleHeaderSetCmin(header, shown_command(slot_words(s)));
 		if (!TransactionIdIsValid(HeapTupleHeaderGetRawXmax(header)))
 			header->t_infomask |= HEAP_XMAX_INVALID;
 	}

@@ -65,6 +65,7 @@ typedef struct VacuumState
 	int64		dead_roots;		/* of these, those that had index entries to be removed */
 	int64		kept_dead;		/* INDEX_CLEANUP off */
 	int64		live;
+	int64		settled;		/* of these, in settled blocks */
 	int64		recently_dead;
 } VacuumState;
 
@@ -262,6 +263,7 @@ prune_block(VacuumState *vac, BlockNumber block, StorePruneResult *result)
 	}
 	vac->dead_roots += result->ndead;
 	vac->live += result->nlive;
+	vac->settled += result->nsettled;
 	vac->recently_dead += result->nrecently_dead;
 	vac->removed += result->nfreed;
 }
@@ -308,7 +310,7 @@ update_statistics(VacuumState *vac, TransactionId oldest_xmin, MultiXactId oldes
 {
 	Form_pg_class form = vac->rel->rd_rel;
 
-	store_note_settled(vac->store, vac->live);
+	store_note_settled(vac->store, vac->settled);
 	compat_update_relstats(vac->rel, store_tid_blocks(vac->store), (double) vac->live,
 						   vac->nindexes > 0,
 						   TransactionIdIsValid(form->relfrozenxid) ? oldest_xmin :

@@ -383,6 +383,10 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 		if (o->changed || TransactionIdIsValid(o->xid))
 			return false;
 	}
+	SOFORT_STOP("row-claimed");
+	/* after the end word: who settles the block does it the other way round */
+	if (unlikely(word_read(r->settled) != 0))
+		__atomic_store_n(r->settled, 0, __ATOMIC_SEQ_CST);
 	pm_flush(&r->words->end, sizeof(uint64));
 	return true;
 }

@@ -544,7 +544,8 @@ typedef struct BlockHeader
 	PMPtr		successors;		/* uint64[capacity]; 0 = none yet */
 	uint32		crc;			/* CRC-32C of magic to block_number */
 	uint32		head_check;		/* PM_CHECK of the first 8 bytes: looked at by all readers */
-	uint64		spare[2];
+	uint64		settled;		/* see store/settled.c; never flushed, void in another life */
+	uint64		spare;
 } BlockHeader;
 
 /* Begin and end word of a row version: the head of its record. */

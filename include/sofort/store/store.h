@@ -26,6 +26,7 @@
 #include "port/pg_bitutils.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
+#include "sofort/pmem/pool.h"
 #include "sofort/txn/words.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
@@ -203,6 +204,12 @@ extern bool row_tid_is_valid(const ItemPointerData *tid);
  */
 extern StoreDesc *store_open(Relation rel);
 
+/* The row will be read soon.  There need not be such a row. */
+extern void store_prefetch(const StoreDesc *store, uint64 row);
+
+/* Did store_chain_fetch() find its last row without looking at it, in a settled block? */
+extern bool store_found_settled(const StoreDesc *store);
+
 /*
  * Builds the hash indexes (which writers need) of dictionaries that have at least so many
  * values, and no index since the start.  Returns how many. 53200 if the arena is full.
@@ -307,6 +314,16 @@ typedef struct RowRef
 	RowWords   *words;			/* = record of the row */
 	uint32		index;			/* row within the block */
 } RowRef;
+
+/*
+ * Is every row of the block visible to all snapshots that are taken from now on, and to
+ * those that were taken already?  To be asked after taking one.
+ */
+static inline bool
+store_block_is_settled(const BlockHeader *block)
+{
+	return __atomic_load_n(&block->settled, __ATOMIC_ACQUIRE) == pool_life();
+}
 
 /* Number of blocks in use (BlockNumber of the last + 1). */
 extern BlockNumber store_nblocks(StoreDesc *store);
@@ -540,6 +557,7 @@ typedef struct StorePruneResult
 	int			nlive;
 	int			nrecently_dead;
 	int			nfreed;			/* heap-only versions freed */
+	int			nsettled;		/* rows that index-only scans need not look at */
 } StorePruneResult;
 
 extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
@@ -619,7 +637,7 @@ extern void store_stats(StoreHeader *header, HTAB *all, StoreStats *stats);
 /* The estimates of rows alone: cheap, for the planner. */
 extern void store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead);
 
-/* Rows that were live at the last VACUUM, which notes them (or at the start). */
+/* Rows in settled blocks at the last VACUUM, which notes them (or at the start). */
 extern void store_note_settled(StoreDesc *store, uint64 rows);
 extern uint64 store_settled_rows(StoreDesc *store);
 

@@ -246,7 +246,7 @@ struct StoreShared
 	pg_atomic_uint64 dead;
 	pg_atomic_uint64 unreported;	/* dead when the server had crashed, and PostgreSQL's
 									 * statistics do not know */
-	pg_atomic_uint64 settled;	/* of the live ones, at the last VACUUM or start */
+	pg_atomic_uint64 settled;	/* of these, in settled blocks at the last VACUUM or start */
 	pg_atomic_uint64 bytes_dram;
 };
 
@@ -371,11 +371,7 @@ struct StoreLocal
 	uint64	   *ref_fields;
 	Datum	   *ref_values;
 
-	/* prefetch: layout of the newest shape */
-	uint32		guess_offset;
-	uint32		guess_stride;
-	uint32		guess_mini_offset;	/* of the first minipage */
-	uint32		guess_mini_stride;
+	const ShapePlan *guess;		/* prefetch: of the row located last, or NULL */
 
 	/*
 	 * Root of the version that store_chain_fetch() found last: an UPDATE asks
@@ -386,6 +382,7 @@ struct StoreLocal
 	uint64		fetched_begin;
 	uint64		fetched_root;
 	uint64		fetched_in;		/* which transaction of this process */
+	bool		found_settled;
 };
 
 /* ---- registry.c ---- */
@@ -930,6 +927,17 @@ extern int	chain_unlink_dead(StoreDesc *store, const RowRef *root, uint64 horizo
 extern bool garbage_note(StoreDesc *store, uint64 root, const RowRef *version);
 extern int	garbage_collect(StoreDesc *store);
 extern void garbage_free_all(StoreShared *shared);
+
+/* ---- settled.c ---- */
+
+/*
+ * Marks the block as settled if it is; true: it is.  All transactions before the horizon
+ * have ended for everybody.  Any number of processes may do so at the same time.
+ */
+extern bool block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon);
+
+/* The same for a block that may have been settled in an earlier life of the server */
+extern bool block_settle_again(StoreDesc *store, BlockHeader *block);
 
 /* ---- milestone.c ---- */
 extern void milestone_note(StoreDesc *store, uint64 root, const RowRef *version);

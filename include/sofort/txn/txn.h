@@ -313,6 +313,7 @@ typedef struct TxnRow
 	StoreId		store;
 	uint64		row;
 	RowWords   *words;
+	uint64	   *settled;		/* to be 0 when the row has an end */
 	ItemPointerData tid;		/* for waits and messages */
 } TxnRow;
 

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * settled.c
+ *	  Blocks of which every row is visible to everybody.
+ *
+ * Index-only scans need not look at their rows.  README, "Settled blocks", says why
+ * nobody ever finds such a mark beside a row that has ended for him.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "sofort/store/store_internal.h"
+
+#define TICKET		(UINT64CONST(1) << 63)	/* lives are far below */
+
+/* One that no other settling has had or will have, as long as its pid is not used again */
+static uint64
+new_ticket(void)
+{
+	static uint32 last = 0;
+
+	return TICKET | (uint64) (MyProcPid & 0x7fffffff) << 32 | ++last;
+}
+
+static bool
+row_is_settled(const RowWords *words, uint64 horizon)
+{
+	uint64		begin = word_read(&words->begin);
+
+	return WORD_TAG(begin) == WORD_TAG_STAMP && (begin & BEGIN_HEAP_ONLY) == 0 &&
+		WORD_XID(begin) < horizon && word_problem(begin, true) == NULL &&
+		word_read(&words->end) == WORD_EMPTY;
+}
+
+static bool
+rows_are_settled(StoreDesc *store, const BlockHeader *block, uint64 horizon)
+{
+	const ShapePlan *plan = plan_get(store, block->shape);
+	const char *record = (const char *) block + plan->record_offset;
+	int			i;
+
+	for (i = 0; i < block->capacity; i++, record += plan->record_stride)
+		if (!row_is_settled((const RowWords *) record, horizon))
+			return false;
+	return true;
+}
+
+bool
+block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon)
+{
+	uint64		found = word_read(&block->settled);
+	uint64		life = pool_life();
+	uint64		ticket;
+	uint64		result;
+
+	if (found == life)
+		return true;
+	ticket = new_ticket();
+	if (!word_cas(&block->settled, found, ticket))
+		return false;
+	SOFORT_STOP("store-settle-begun");
+	result = rows_are_settled(store, block, horizon) ? life : 0;
+	SOFORT_STOP("store-settle-checked");
+	return word_cas(&block->settled, ticket, result) && result == life;
+}
+
+bool
+block_settle_again(StoreDesc *store, BlockHeader *block)
+{
+	uint64		found = word_read(&block->settled);
+
+	return found != 0 && (found & TICKET) == 0 &&
+		block_settle(store, block, store_cached_horizon(false));
+}

@@ -1,0 +1,291 @@
+# Blocks of which every row is visible to everybody: index-only scans do not look at
+# their rows. Nobody may find such a block beside a row that has ended for him: not
+# while it is being marked, not after a crash, not with whatever snapshot.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use Session;
+use SofortNode;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $long = $ENV{SOFORT_LONG};
+my $seed = $ENV{SOFORT_SEED} || int(rand(1_000_000));
+srand($seed);
+note("seed $seed");
+
+my $node = SofortNode->new('settled');
+$node->init(conf => [ 'autovacuum = off', 'jit = off', 'max_connections = 30', "sofort.pool_size = '1GB'" ]);
+$node->start;
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+sub settled { return sql(q{SELECT sofort_test.settled_blocks('t')}); }
+
+sub leave
+{
+	my ($s) = @_;
+	$s->{in} .= "\\q\n";
+	$s->{run}->finish;
+	return;
+}
+
+# By an index-only scan of each of the two access methods, and by the table itself
+my $scans = 'SET enable_bitmapscan = off';
+my $by_index = 'SET enable_seqscan = off; SET enable_indexonlyscan = on; SET enable_indexscan = on';
+my $by_table = 'SET enable_seqscan = on; SET enable_indexonlyscan = off; SET enable_indexscan = off';
+
+sub counts
+{
+	my ($s) = @_;
+	my $ask = sub { return defined $s ? say_to($s, $_[0]) : sql($_[0]) };
+	my $text = $ask->("$scans; $by_index; SELECT count(*), sum(id) FROM t WHERE id > 0; SELECT count(*), sum(n) FROM t WHERE n > 0; $by_table; SELECT count(*), sum(id) FROM t; SELECT count(*), sum(n) FROM t");
+	my @lines = split(/\n/, $text);
+	return @lines == 4 && $lines[0] eq $lines[2] && $lines[1] eq $lines[3] ? (split(/\|/, $lines[0]))[0] : $text;
+}
+
+# Capacities of the first blocks: 8, 16, 32, 64, 128, 256, 256, 256
+sub fill
+{
+	sql('DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i, i FROM generate_series(1, 1016) i');
+	sql('VACUUM ANALYZE t');
+	return;
+}
+fill();
+foreach (['id', 't_pkey'], ['n', 't_n'])
+{
+	my ($column, $index) = @$_;
+	like(sql("$scans; $by_index; EXPLAIN SELECT count(*), sum($column) FROM t WHERE $column > 0"), qr/Index Only Scan using $index/, "what is compared is an index-only scan of $index");
+}
+
+# ---- what is marked ----
+is(settled(), 8, 'after VACUUM all blocks are settled');
+is(counts(), 1016, '... and the rows are there');
+sql('BEGIN; DELETE FROM t WHERE id = 600; ROLLBACK');
+is(settled(), 7, 'a deletion takes the mark away, and a rollback does not bring it back');
+is(counts(), 1016, '... all rows are there');
+sql('DELETE FROM t WHERE id = 900; UPDATE t SET s = s WHERE id = 30');
+is(settled(), 5, 'so do deletions and updates that commit');
+is(counts(), 1015, '... seen at once');
+sql('VACUUM t');
+is(settled(), 6, 'VACUUM does not mark blocks with free rows, or with several versions of one');
+sql('INSERT INTO t VALUES (2000, 2000)');
+sql('VACUUM t');
+is(counts(), 1016, 'a new row is seen');
+is($node->verify_problems, '', 'verify');
+
+fill();
+sql('BEGIN; SELECT id FROM t WHERE id = 600 FOR UPDATE; COMMIT');
+is(settled(), 8, 'a row lock is no end');
+sql('BEGIN; SELECT id FROM t WHERE id = 600 FOR KEY SHARE; SAVEPOINT s; DELETE FROM t WHERE id = 600; ROLLBACK TO s; COMMIT');
+is(settled(), 7, '... a deletion after a lock is one');
+is(counts(), 1016, '... which was rolled back');
+my $locker = session_on($node);
+my $deleter = session_on($node);
+say_to($locker, 'BEGIN; SELECT id FROM t WHERE id = 300 FOR KEY SHARE');
+is(settled(), 7, 'a lock that is held');
+say_to($deleter, 'BEGIN; UPDATE t SET s = s WHERE id = 300; COMMIT');
+is(settled(), 6, '... and an update beside it');
+say_to($locker, 'COMMIT');
+is(counts(), 1016, '... all rows are there');
+
+# ---- snapshots ----
+fill();
+my $old = session_on($node);
+say_to($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+sql('DELETE FROM t WHERE id % 3 = 0');
+is(counts($old), 1016, 'a snapshot that is older than deletions sees all rows');
+is(counts(), 678, '... a new one what is left');
+sql('VACUUM t');
+is(settled(), 0, 'rows that somebody still sees are not marked');
+is(counts($old), 1016, '... and he sees them');
+say_to($old, 'COMMIT');
+
+fill();
+say_to($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+sql('BEGIN; TRUNCATE t; INSERT INTO t SELECT i, i FROM generate_series(1, 504) i; COMMIT; VACUUM t');
+is(settled(), 0, 'rows that an older snapshot does not see are not marked');
+is(counts($old), 0, '... it sees none (as on heap: TRUNCATE is not undone for it)');
+say_to($old, 'COMMIT');
+sql('VACUUM t');
+is(settled(), 6, '... until it has gone');
+
+fill();
+say_to($old, 'BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM t WHERE n > 1000; SET enable_seqscan = off; SELECT count(*) FROM t WHERE id BETWEEN 500 AND 600');
+say_to($deleter, 'BEGIN ISOLATION LEVEL SERIALIZABLE; SET enable_seqscan = off; SELECT count(*) FROM t WHERE id BETWEEN 10 AND 20; DELETE FROM t WHERE id = 550');
+my $first = say_to($old, 'DELETE FROM t WHERE id = 15');
+my $committed = say_to($deleter, 'COMMIT');
+like($first . $committed . say_to($old, 'COMMIT'), qr/40001/, 'two SERIALIZABLE transactions that delete what the other one has read: one fails');
+
+# ---- between the steps ----
+# VACUUM is about to look at rows, or has looked; another session's deletion commits
+foreach my $point ('store-settle-begun', 'store-settle-checked')
+{
+	foreach my $how ('DELETE FROM t WHERE id = 700', 'UPDATE t SET n = 5000 WHERE id = 700', 'UPDATE t SET s = 5000 WHERE id = 700')
+	{
+		sql('DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i, i FROM generate_series(1, 1016) i');
+		$node->arm($point, 'wait', 7);	# the block of row 700
+		my $vacuum = session_on($node);
+		send_to($vacuum, 'VACUUM t');
+		ok($node->wait_at($point), "$point: VACUUM waits");
+		sql($how);
+		my $expected = counts();
+		$node->disarm($point);
+		answer($vacuum);
+		leave($vacuum);
+		is(counts(), $expected, "$point, $how: the same rows as before");
+		is($expected, $how =~ /DELETE/ ? 1015 : 1016, '... and the right ones');
+		is(settled(), 7, '... its block is not settled');
+		is($node->verify_problems, '', '... verify');
+	}
+}
+
+# A deleter has put his end word, and not yet looked for the mark; VACUUM settles
+fill();
+sql('BEGIN; DELETE FROM t WHERE id = 700; ROLLBACK');
+$node->arm('row-claimed', 'wait');
+send_to($deleter, 'BEGIN; DELETE FROM t WHERE id = 700');
+ok($node->wait_at('row-claimed'), 'a deleter waits behind his claim');
+sql('VACUUM t');
+is(settled(), 7, '... VACUUM has seen it');
+$node->disarm('row-claimed');
+answer($deleter);
+say_to($deleter, 'COMMIT');
+is(counts(), 1015, '... committed');
+fill();
+$node->arm('row-claimed', 'wait');
+send_to($deleter, 'BEGIN; DELETE FROM t WHERE id = 700');
+ok($node->wait_at('row-claimed'), 'a deleter waits behind his claim in a settled block');
+is(settled(), 8, '... which is settled still');
+is(counts(), 1016, '... and the row is there');
+$node->disarm('row-claimed');
+answer($deleter);
+say_to($deleter, 'COMMIT');
+is(counts(), 1015, '... committed');
+is(settled(), 7, '... no mark any more');
+
+# Two settle the same block, and a deletion comes between the look of the first one and its mark
+fill();
+$node->crash_and_start;
+$_ = session_on($node) foreach ($locker, $deleter, $old);
+my $reader = session_on($node);
+$node->arm('store-settle-checked', 'wait', 7);
+send_to($reader, "$scans; $by_index; SELECT count(*) FROM t WHERE id > 0");
+ok($node->wait_at('store-settle-checked'), 'a reader has looked at a block of an earlier life');
+say_to($deleter, 'BEGIN; DELETE FROM t WHERE id = 700');
+$node->arm('store-settle-begun', 'wait');
+send_to($locker, 'VACUUM t');
+ok($node->wait_at('store-settle-begun'), '... a row is deleted, and VACUUM begins with the block');
+$node->disarm('store-settle-checked');
+is(answer($reader), "1016\n", '... the reader gets his rows');
+is(settled(), 7, '... and has not marked the block');
+say_to($deleter, 'COMMIT');
+is(counts(), 1015, '... the deletion is seen');
+$node->disarm('store-settle-begun');
+answer($locker);
+is(settled(), 7, '... nor does VACUUM mark it');
+is(counts(), 1015, '... the deletion is still seen');
+leave($_) foreach ($locker, $deleter, $old, $reader);
+
+# ---- crashes ----
+fill();
+sql('DELETE FROM t WHERE id = 1016');
+$node->crash_and_start;
+is(settled(), 0, 'after a crash no block is settled');
+is(counts(), 1015, '... the rows are those that were there');
+is(settled(), 7, '... and who looks at a row settles its block again');
+sql('DELETE FROM t WHERE id = 1');
+$node->restart;
+is(settled(), 0, 'after a restart no block is settled');
+is(counts(), 1014, '... the rows are those that were there');
+is(settled(), 6, '... settled again');
+
+# The server dies behind a claim, or behind the commit, in a block that counts as settled
+foreach my $point ('row-claimed', 'commit-before-durable', 'commit-durable')
+{
+	fill();
+	$node->psql('postgres', "SELECT sofort_test.arm('$point', 'kill'); DELETE FROM t WHERE id IN (3, 700)");
+	$node->reap;
+	$node->start;
+	my $n = counts();
+	ok($n eq 1016 || $n eq 1014, "killed at $point: all or nothing ($n)");
+	is($n, 1014, '... all: the commit was durable') if $point eq 'commit-durable';
+	is(counts(), $n, '... the same once more');
+	is($node->verify_problems, '', '... verify');
+}
+
+# A prepared deletion keeps its end over a start; then its transaction ends
+$node->append_conf('postgresql.conf', 'max_prepared_transactions = 5');
+$node->restart;
+foreach my $end ('COMMIT', 'ROLLBACK')
+{
+	fill();
+	sql(q{BEGIN; DELETE FROM t WHERE id = 700; PREPARE TRANSACTION 'p'});
+	$node->crash_and_start;
+	is(counts(), 1016, 'a prepared deletion is not seen');
+	is(settled(), 7, '... its block is not settled');
+	sql("$end PREPARED 'p'");
+	is(counts(), $end eq 'COMMIT' ? 1015 : 1016, "... $end");
+	is($node->verify_problems, '', '... verify');
+}
+
+# ---- everything at once ----
+# Writers of rows of their own, VACUUM all the time; readers compare index and table in one snapshot
+my $rows = 6000;
+my $seconds = $long ? 60 : 8;
+sql("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i, i FROM generate_series(1, $rows) i");
+sql(q{CREATE PROCEDURE mess(who int, rows int, seconds int) LANGUAGE plpgsql AS $$
+	DECLARE until timestamptz := clock_timestamp() + make_interval(secs => seconds); i int; what int;
+	BEGIN
+		WHILE clock_timestamp() < until LOOP
+			i := (1 + who + 3 * floor(random() * rows / 3))::int;
+			what := floor(random() * 6);
+			IF what = 0 THEN DELETE FROM t WHERE id = i;
+			ELSIF what = 1 THEN UPDATE t SET n = n + 1 WHERE id = i;
+			ELSIF what = 2 THEN UPDATE t SET s = s WHERE id = i;
+			ELSIF what = 3 THEN PERFORM 1 FROM t WHERE id = i FOR UPDATE;
+			ELSE INSERT INTO t VALUES (i, i, i) ON CONFLICT DO NOTHING; END IF;
+			IF random() < 0.3 THEN ROLLBACK; ELSE COMMIT; END IF;
+			IF random() < 0.1 THEN PERFORM pg_sleep(0.02); END IF;
+		END LOOP;
+	END $$;
+	CREATE FUNCTION differs() RETURNS bigint LANGUAGE plpgsql AS $$
+	DECLARE by_index bigint; by_table bigint; by_n bigint;
+	BEGIN
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_seqscan = off; SET LOCAL enable_indexonlyscan = on; SET LOCAL enable_indexscan = on;
+		SELECT count(*) * 1000000000 + sum(id) INTO by_index FROM t WHERE id > 0;
+		SELECT count(*) * 1000000000 + sum(n) INTO by_n FROM t WHERE n > 0;
+		SET LOCAL enable_seqscan = on; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_indexscan = off;
+		SELECT count(*) * 1000000000 + sum(id) - by_index INTO by_table FROM t;
+		SELECT count(*) * 1000000000 + sum(n) - by_n + by_table INTO by_table FROM t;
+		RETURN by_table;
+	END $$});
+# updates leave several versions of a row; only a rewrite makes such blocks settle again
+my @writers = map { my $s = session_on($node); send_to($s, "CALL mess($_, $rows, $seconds)"); $s } (0 .. 2);
+my @readers = map { session_on($node) } (0 .. 1);
+my ($until, $looks, $wrong, $marked) = (time() + $seconds, 0, '', 0);
+while (time() < $until)
+{
+	sql('VACUUM t') if $looks % 4 == 0;
+	sql('VACUUM FULL t') if $looks % 40 == 39;
+	$marked += settled() > 0;
+	send_to($_, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT differs(); COMMIT') foreach (@readers);
+	foreach my $s (@readers)
+	{
+		my $got = answer($s);
+		$wrong .= $got if $got ne "0\n";
+		$looks++;
+	}
+}
+is($wrong, '', "beside writers and VACUUM each snapshot sees the same by index and by table");
+cmp_ok($looks, '>', 10, "... $looks looks");
+cmp_ok($marked, '>', 0, "... $marked times with settled blocks");
+is(join('', map { answer($_) } @writers), '', '... writers had no error');
+is($node->verify_problems, '', '... verify');
+
+leave($_) foreach (@writers, @readers);
+$node->stop;
+done_testing();
