@@ -418,6 +418,7 @@ exec_init(void)
 	ExecutorEnd_hook = exec_executor_end;
 	next_object_access = object_access_hook;
 	object_access_hook = exec_object_access;
+	index_costs_init();
 	statement_init();
 	row_compare_init();
 	keepable_init();

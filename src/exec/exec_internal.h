@@ -128,6 +128,10 @@ extern void temporary_before_alter(Oid relid, AlterTableStmt *stmt);
  */
 extern void repack_before_create(Node *stmt);
 
+/* ---- index_costs.c ---- */
+
+extern void index_costs_init(void);
+
 /* ---- plan_hooks.c ---- */
 
 /* ExecutorStart is about to return; eflags are its own.  Changes nodes of the plan's state. */

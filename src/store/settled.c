@@ -13,15 +13,13 @@
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
 
-#define TICKET		(UINT64CONST(1) << 63)	/* lives are far below */
-
 /* One that no other settling has had or will have, as long as its pid is not used again */
 static uint64
 new_ticket(void)
 {
 	static uint32 last = 0;
 
-	return TICKET | (uint64) (MyProcPid & 0x7fffffff) << 32 | ++last;
+	return SETTLED_TICKET | (uint64) (MyProcPid & 0x7fffffff) << 32 | ++last;
 }
 
 static bool
@@ -51,19 +49,19 @@ bool
 block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon)
 {
 	uint64		found = word_read(&block->settled);
-	uint64		life = pool_life();
+	uint64		mark = store_settled_mark();
 	uint64		ticket;
 	uint64		result;
 
-	if (found == life)
+	if (found == mark)
 		return true;
 	ticket = new_ticket();
 	if (!word_cas(&block->settled, found, ticket))
 		return false;
 	SOFORT_STOP("store-settle-begun");
-	result = rows_are_settled(store, block, horizon) ? life : 0;
+	result = rows_are_settled(store, block, horizon) ? mark : 0;
 	SOFORT_STOP("store-settle-checked");
-	return word_cas(&block->settled, ticket, result) && result == life;
+	return word_cas(&block->settled, ticket, result) && result == mark;
 }
 
 bool
@@ -71,6 +69,6 @@ block_settle_again(StoreDesc *store, BlockHeader *block)
 {
 	uint64		found = word_read(&block->settled);
 
-	return found != 0 && (found & TICKET) == 0 &&
+	return found != 0 && (found & SETTLED_TICKET) == 0 &&
 		block_settle(store, block, store_cached_horizon(false));
 }

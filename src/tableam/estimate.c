@@ -170,9 +170,8 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 	*tuples = rint(rows);
 
 	/*
-	 * There is no visibility map, and an index-only scan looks at each row, but it reads no
-	 * page for that.  It is costed as on a heap table that was vacuumed as often: rows that
-	 * are not settled may have long chains.
+	 * Rows in settled blocks are what all-visible pages are on heap.  That an index-only scan
+	 * looks at their blocks is in the costs of indexes.
 	 */
 	*allvisfrac = live == 0 ? 0 : Min(1, (double) store_settled_rows(store) / (double) (live + dead));
 }

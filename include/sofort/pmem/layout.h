@@ -548,6 +548,8 @@ typedef struct BlockHeader
 	uint64		spare;
 } BlockHeader;
 
+#define SETTLED_TICKET	(UINT64CONST(1) << 63)	/* somebody is looking at the rows */
+
 /* Begin and end word of a row version: the head of its record. */
 typedef struct RowWords
 {

@@ -316,13 +316,23 @@ typedef struct RowRef
 } RowRef;
 
 /*
+ * What BlockHeader.settled is in a settled block: in each life another number, and not one
+ * that a flipped bit makes of an earlier one.  The highest bit is for tickets.
+ */
+static inline uint64
+store_settled_mark(void)
+{
+	return (pool_life() * UINT64CONST(0x9E3779B97F4A7C15)) & ~SETTLED_TICKET;
+}
+
+/*
  * Is every row of the block visible to all snapshots that are taken from now on, and to
  * those that were taken already?  To be asked after taking one.
  */
 static inline bool
 store_block_is_settled(const BlockHeader *block)
 {
-	return __atomic_load_n(&block->settled, __ATOMIC_ACQUIRE) == pool_life();
+	return __atomic_load_n(&block->settled, __ATOMIC_ACQUIRE) == store_settled_mark();
 }
 
 /* Number of blocks in use (BlockNumber of the last + 1). */
