@@ -202,6 +202,11 @@ is(settled(), 0, 'after a restart no block is settled');
 is(counts(), 1014, '... the rows are those that were there');
 is(settled(), 6, '... settled again');
 
+# (the mark is another number in each life)
+fill();
+my @again = map { $node->crash_and_start; counts(); settled() } (1 .. 8);
+is(join(' ', @again), join(' ', (8) x 8), 'settled again in each of eight lives');
+
 # The server dies behind a claim, or behind the commit, in a block that counts as settled
 foreach my $point ('row-claimed', 'commit-before-durable', 'commit-durable')
 {

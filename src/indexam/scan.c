@@ -576,6 +576,35 @@ free_deformed(ScanState *so, Datum *values, bool *isnull)
 			pfree(DatumGetPointer(values[i]));
 }
 
+/*
+ * Puts other values into the tuple that was made last.  False if it cannot hold them: with
+ * NULLs, or values of variable length, tuples differ in size.
+ */
+static bool
+refill_itup(ScanState *so, const Datum *values, const bool *isnull)
+{
+	TupleDesc	desc = RelationGetDescr(so->keys.index);
+	char	   *data;
+	Size		offset = 0;
+	int			i;
+
+	if (so->itup == NULL || IndexTupleHasNulls(so->itup))
+		return false;
+	for (i = 0; i < desc->natts; i++)
+		if (isnull[i] || !TupleDescAttr(desc, i)->attbyval)
+			return false;
+	data = (char *) so->itup + IndexInfoFindDataOffset(so->itup->t_info);
+	for (i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		offset = att_align_nominal(offset, att->attalign);
+		store_att_byval(data + offset, values[i], att->attlen);
+		offset += att->attlen;
+	}
+	return true;
+}
+
 /* The entry as an index tuple, for index-only scans */
 static IndexTuple
 make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
@@ -585,9 +614,6 @@ make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
 	bool		isnull[INDEX_MAX_KEYS];
 	MemoryContext old;
 
-	if (so->itup != NULL)
-		pfree(so->itup);
-	so->itup = NULL;
 	if (tuple != NULL)
 	{
 		tuple->tuple.t_tid = *tid;	/* our copy */
@@ -595,9 +621,14 @@ make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
 	}
 	old = MemoryContextSwitchTo(so->context);
 	keys_deform(&so->keys, entry, values, isnull);
-	so->itup = index_form_tuple(RelationGetDescr(so->keys.index), values, isnull);
+	if (!refill_itup(so, values, isnull))
+	{
+		if (so->itup != NULL)
+			pfree(so->itup);
+		so->itup = index_form_tuple(RelationGetDescr(so->keys.index), values, isnull);
+		free_deformed(so, values, isnull);
+	}
 	so->itup->t_tid = *tid;
-	free_deformed(so, values, isnull);
 	MemoryContextSwitchTo(old);
 	return so->itup;
 }

@@ -115,7 +115,7 @@ typedef struct ScanState
 	Snapshot	snapshot;		/* that decides what is wanted; NULL: not known */
 	Snapshot	reader;			/* of who scans, for predicate locks */
 	MemoryContext row_context;	/* values of the entry being checked */
-	IndexTuple	itup;			/* made for the caller, freed by the next call */
+	IndexTuple	itup;			/* made for the caller, until the next call */
 
 	bool		started;		/* batch is filled */
 	ParallelScan *parallel;		/* shared with other processes, or NULL */

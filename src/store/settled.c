@@ -22,6 +22,14 @@ new_ticket(void)
 	return SETTLED_TICKET | (uint64) (MyProcPid & 0x7fffffff) << 32 | ++last;
 }
 
+/* (word_cas() is for words of rows, and seals them) */
+static inline bool
+change_mark(BlockHeader *block, uint64 from, uint64 to)
+{
+	return __atomic_compare_exchange_n(&block->settled, &from, to, false, __ATOMIC_SEQ_CST,
+									   __ATOMIC_RELAXED);
+}
+
 static bool
 row_is_settled(const RowWords *words, uint64 horizon)
 {
@@ -56,12 +64,12 @@ block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon)
 	if (found == mark)
 		return true;
 	ticket = new_ticket();
-	if (!word_cas(&block->settled, found, ticket))
+	if (!change_mark(block, found, ticket))
 		return false;
 	SOFORT_STOP("store-settle-begun");
 	result = rows_are_settled(store, block, horizon) ? mark : 0;
 	SOFORT_STOP("store-settle-checked");
-	return word_cas(&block->settled, ticket, result) && result == mark;
+	return change_mark(block, ticket, result) && result == mark;
 }
 
 bool
