@@ -109,7 +109,7 @@ stats_init(StoreShared *shared, bool crashed)
 			if (!is_dead(ref.words))
 			{
 				live++;
-				settled += ref.block->settled != 0 || b + 1 == n;
+				settled += word_read(&ref.block->settled) != 0 || b + 1 == n;
 			}
 			else
 			{
