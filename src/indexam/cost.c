@@ -129,12 +129,12 @@ is_in_list(Oid index_oid)
 double
 indexam_cost_of_looking(const IndexPath *path, double selectivity, double correlation)
 {
-	double		rows = clamp_row_est(selectivity * path->indexinfo->rel->tuples);
 	double		disorder = 1 - correlation * correlation;
 
 	if (path->path.pathtype != T_IndexOnlyScan)
 		return 0;
-	return rows * cpu_tuple_cost * (LOOK_IN_ORDER + disorder * (LOOK_AT_RANDOM - LOOK_IN_ORDER));
+	return clamp_row_est(selectivity * path->indexinfo->rel->tuples) * cpu_tuple_cost *
+		(LOOK_IN_ORDER + disorder * (LOOK_AT_RANDOM - LOOK_IN_ORDER));
 }
 
 /* Between 0 and 1: the part of an index that can already be searched as an index */
