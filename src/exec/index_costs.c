@@ -24,9 +24,8 @@ static void
 btree_costs(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup, Cost *total,
 			Selectivity *selectivity, double *correlation, double *pages)
 {
-	btcostestimate(root, path, loop_count, startup, total, selectivity, correlation,
-				   pages);
-	*total += indexam_cost_of_looking(path, *selectivity, *correlation);
+	btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
+	*total += indexam_cost_of_looking(path, *selectivity);
 }
 
 static void

@@ -166,7 +166,7 @@ am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *sta
 		set_size(path->indexinfo);
 	compat_btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity,
 						  correlation, pages);
-	*total_cost += indexam_cost_of_looking(path, *selectivity, *correlation);
+	*total_cost += indexam_cost_of_looking(path, *selectivity);
 	cost_add_missing_part(path->indexinfo, loop_count, startup_cost, total_cost);
 }
 

@@ -148,8 +148,7 @@ extern double indexam_cost_without(Relation index, double pages, double rows);
  * 0 for another scan.
  */
 struct IndexPath;
-extern double indexam_cost_of_looking(const struct IndexPath *path, double selectivity,
-									  double correlation);
+extern double indexam_cost_of_looking(const struct IndexPath *path, double selectivity);
 
 /* Cost of rebuilding an index of such a table, in the same units */
 extern double indexam_cost_rebuild(double pages, double rows);
