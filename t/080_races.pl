@@ -322,6 +322,37 @@ DEPTH: foreach my $depth (63, 64, 65, 100, 128, 1000)
 say_to($_, 'ROLLBACK') foreach ($top, $waiter);
 is($node->verify_problems, '', 'verify');
 
+# ---- verify_pool() reads what is referred to, then what is allocated: what a transaction takes in between is not
+# lost, even if another one takes the same space in between when it looks again ----
+{
+	$node->safe_psql('postgres', 'CREATE TABLE chunks (id int, n int) USING sofort; INSERT INTO chunks SELECT i, 0 FROM generate_series(1, 50000) i');
+	my $writer = session_on($node);
+	my $change = 'BEGIN; UPDATE chunks SET n = n + 1 WHERE id % 500 = 0';	# more entries than a control block has
+	my $taken = q{SELECT start FROM sofort_test.chains() WHERE class = 'chunk'};
+	say_to($writer, "$change; COMMIT");	# (takes space for versions, too)
+	$node->arm('verify-referred', 'wait');
+	my $check = background('SELECT * FROM sofort.verify_pool()');
+	ok($node->wait_at('verify-referred'), 'the references were read');
+	is(say_to($writer, $change), '', 'a transaction takes space');
+	my $first = $node->safe_psql('postgres', $taken);
+	like($first, qr/^\d+$/, 'for its write set');
+	$node->arm('verify-look', 'wait');
+	$node->disarm('verify-referred');
+	ok($node->wait_at('verify-look'), 'that looks lost: another look');
+	is(say_to($writer, 'COMMIT'), '', 'the transaction ends');
+	$node->arm('verify-referred', 'wait');
+	$node->disarm('verify-look');
+	ok($node->wait_at('verify-referred'), 'the references were read again');
+	is(say_to($writer, $change), '', 'the next transaction takes space');
+	is($node->safe_psql('postgres', $taken), $first, 'the same');
+	$node->disarm('verify-referred');
+	ends_well($check, 'verify_pool() ends');
+	is(${ $check->{out} }, '', 'nothing is lost');
+	is(say_to($writer, 'COMMIT'), '', 'the transaction ends');
+	$writer->{in} .= "\\q\n";
+	IPC::Run::finish($writer->{run});
+}
+
 # ---- A row has been moved to another partition by a transaction that has committed and not stamped
 # its rows yet: whoever follows the row must not take it for deleted. ----
 $node->safe_psql(

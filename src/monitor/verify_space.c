@@ -5,30 +5,42 @@
  *	  to?  For sofort.verify_pool(); sofort.verify() looks at stores.
  *
  * Others allocate and free meanwhile.  Space that is being allocated or freed is named
- * by an intent; what looks lost is looked at twice.
+ * by an intent.  What is allocated behind the reading of references looks lost; and the
+ * space that was freed last is taken first, so it may look so again.  Lost is what looks
+ * so each of several times.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "sofort/monitor/monitor.h"
 #include "sofort/pmem/alloc.h"
+#include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "utils/memutils.h"
+
+#define MAX_LOST	64
+#define LOOKS		8
+
+typedef struct LostSpace
+{
+	PMPtr		target;
+	Size		size;
+	int			look;			/* the last one at which nothing referred to it */
+} LostSpace;
 
 typedef struct Space
 {
 	PMPtr	   *used;			/* referred to, or named by an intent */
 	Size		n;
 	Size		allocated;
-	PMPtr	   *lost;			/* neither, at the first look */
+	LostSpace	lost[MAX_LOST]; /* neither, at all looks so far */
 	int			nlost;
-	int			round;
+	int			look;
 	StoreReport report;
 	void	   *arg;
 } Space;
-
-#define MAX_LOST	64
 
 static void
 refer(Space *s, PMPtr p)
@@ -137,7 +149,7 @@ refer_stores(Space *s)
 		if (p == NULL)
 			continue;
 		refer(s, *(const volatile PMPtr *) p);
-		if (s->round == 0 && i < pm_vector_count(&PoolSuper->stores))
+		if (s->look == 0 && i < pm_vector_count(&PoolSuper->stores))
 			verify_store(s, i, *(const volatile PMPtr *) p);
 	}
 }
@@ -155,46 +167,62 @@ static void
 look_up(void *arg, PMPtr target, Size size, StoreId owner)
 {
 	Space	   *s = arg;
-	char		place[64];
 	int			i;
 
 	if ((owner != PM_OWNER_POOL && owner != PM_OWNER_TXN) || target == pm_ptr(PoolSuper) ||
 		bsearch(&target, s->used, s->n, sizeof(PMPtr), compare_pointers) != NULL)
 		return;
-	if (s->round == 0)
-	{
-		if (s->nlost < MAX_LOST)
-			s->lost[s->nlost++] = target;
-		return;
-	}
-	for (i = 0; i < s->nlost && s->lost[i] != target; i++)
+	for (i = 0; i < s->nlost && s->lost[i].target != target; i++)
 		;
-	if (i == s->nlost)
+	if (i == s->nlost && (s->look > 0 || s->nlost == MAX_LOST))
 		return;
-	snprintf(place, sizeof(place), "%zu bytes at " UINT64_FORMAT, size, target & PM_OFFSET_MASK);
-	s->report(s->arg, "space", place, "is allocated, and nothing refers to it");
+	s->nlost = Max(s->nlost, i + 1);
+	s->lost[i] = (LostSpace) {.target = target,.size = size,.look = s->look};
+}
+
+/* Compares what is allocated with what is referred to. */
+static void
+look(Space *s)
+{
+	int			n = 0;
+
+	SOFORT_STOP("verify-look");
+	s->n = 0;
+	/* intents are read first and last: when one is gone its target is linked */
+	refer_intents(s);
+	refer_transactions(s);
+	refer_stores(s);
+	refer_vector(s, &PoolSuper->workload);
+	refer_intents(s);
+	qsort(s->used, s->n, sizeof(PMPtr), compare_pointers);
+	SOFORT_STOP("verify-referred");
+	pm_visit_allocations(~UINT64CONST(0), look_up, s);
+	for (int i = 0; i < s->nlost; i++)
+		if (s->lost[i].look == s->look)
+			s->lost[n++] = s->lost[i];
+	s->nlost = n;
 }
 
 void
 monitor_verify_pool_space(StoreReport report, void *arg)
 {
-	PMPtr		lost[MAX_LOST];
-	Space		s = {.allocated = 1024,.lost = lost,.report = report,.arg = arg};
+	Space		s = {.allocated = 1024,.report = report,.arg = arg};
 
 	s.used = palloc(s.allocated * sizeof(PMPtr));
-	for (s.round = 0; s.round == 0 || (s.round == 1 && s.nlost > 0); s.round++)
+	look(&s);
+	while (s.nlost > 0 && ++s.look < LOOKS)
 	{
-		s.n = 0;
-		/* intents are read first and last: when one is gone its target is linked */
-		refer_intents(&s);
-		refer_transactions(&s);
-		refer_stores(&s);
-		refer_vector(&s, &PoolSuper->workload);
-		refer_intents(&s);
-		qsort(s.used, s.n, sizeof(PMPtr), compare_pointers);
-		pm_visit_allocations(~UINT64CONST(0), look_up, &s);
-		if (s.round == 0 && s.nlost > 0)
-			pg_usleep(10000L);
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000L);
+		look(&s);
+	}
+	for (int i = 0; i < s.nlost; i++)
+	{
+		char		place[64];
+
+		snprintf(place, sizeof(place), "%zu bytes at " UINT64_FORMAT, s.lost[i].size,
+				 s.lost[i].target & PM_OFFSET_MASK);
+		report(arg, "space", place, "is allocated, and nothing refers to it");
 	}
 	pfree(s.used);
 }
