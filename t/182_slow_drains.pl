@@ -130,6 +130,10 @@ sql("DROP TRIGGER tell ON $_.t") foreach qw(s h);
 both('places used again', 't', 'DELETE FROM t WHERE id % 2 = 0', 'VACUUM t', 'UPDATE t SET n = n + 1, b = a', 'VACUUM t', 'UPDATE t SET n = n + 1, a = b');
 is($node->verify_problems, '', 'tables, indexes and pool agree');
 
+sql('CREATE TABLE s.own (id int, a text) USING sofort');
+is(sql(q{BEGIN; INSERT INTO s.own SELECT i, md5(i::text) FROM generate_series(1, 100) i; SELECT * FROM sofort.verify('s.own'); ROLLBACK}),
+	'', 'what a transaction has reserved for rows to come is no damage to itself');
+
 # An error, and a session that ends, give back what was reserved. (In the second of two rounds
 # nothing else takes space.)
 my $own = q{SELECT sum(bytes) FROM sofort_test.allocations()};

@@ -4,8 +4,8 @@
  *	  Is everything that a store has allocated referred to exactly once, and is
  *	  everything that it refers to allocated?
  *
- * Writers are held off meanwhile (ShareLock on the table), so nothing is on its
- * way between allocation and reference.
+ * Other writers are held off meanwhile (ShareLock on the table), so nothing of theirs is
+ * on its way between allocation and reference.
  *
  *-------------------------------------------------------------------------
  */
@@ -214,6 +214,8 @@ store_verify_space(const StoreHeader *header, StoreReport report, void *arg)
 	Space		s = {.report = report,.arg = arg,.size = 1024};
 	Size		i;
 
+	/* what this transaction has reserved for rows to come is not referred to yet */
+	pm_give_up_ahead();
 	s.start = palloc(s.size * sizeof(PMPtr));
 	refer_blocks(&s, header);
 	refer_columns(&s, header);
