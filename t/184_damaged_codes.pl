@@ -1,6 +1,7 @@
 # A row whose code its dictionary does not have, and one whose short text is longer than its field: who
 # reads the column instead of an index that waits for its rebuilding, and the rebuilding itself, left such
-# rows out, or took them for NULL.  That is an error; not for rows that are dead to all.
+# rows out, or took them for NULL.  That is an error; not for rows that are dead to all.  And indexes of
+# dictionaries with codes that have no value: who looked one up followed it.
 use strict;
 use warnings;
 
@@ -45,11 +46,31 @@ my @rows = split /\n/, sql(q{SELECT start FROM sofort_test.places('plain') WHERE
 is(scalar(@rows) > 1000, 1, 'texts lie beside each other');
 $place{plain} = $rows[-3];
 sql("DELETE FROM dead WHERE id = 2998");
+# values that are stored once more, by the same codes
+my %indexes = (far => [ 'text', q{'value ' || i % 50} ], near => [ 'int', 'i % 50' ], near_text => [ 'text', q{'value ' || i % 50} ]);
+foreach my $t (keys %indexes)
+{
+	my ($type, $value) = @{ $indexes{$t} };
+	sql(qq{
+		CREATE TABLE $t (id int, v $type) USING sofort;
+		INSERT INTO $t SELECT i, $value FROM generate_series(1, 2000) i;
+		SELECT sofort.set_dictionary_placement('$t', 'v', 'pmem')});
+}
+is(sql(q{SELECT string_agg(DISTINCT dictionary_entries::text, ', ') FROM sofort.columns WHERE column_name = 'v' AND relation::text IN ('far', 'near', 'near_text')}),
+	'50', 'these, too');
+my %slots = map { ($_ => (split /\n/, sql("SELECT start || '|' || bytes FROM sofort_test.places('$_') WHERE class = 'dictionary index' ORDER BY bytes DESC"))[0]) } keys %indexes;
 my %content = map { ($_->[0] => sql("SELECT count(*), sum(hashtext(v::text)) FROM $_->[0] WHERE id <> 2998")) } @tables;
 
 $node->stop;
 $node->change_pool($place{$_}, 1, sub { "\xff" }) foreach keys %place;
 $node->change_pool($place{several} + 1, 1, sub { "\xff" });
+foreach my $t (keys %slots)
+{
+	my ($start, $bytes) = split /\|/, $slots{$t};
+	# one bit of each code: where no chunk of the values is, or in the first one, behind the last value
+	my $bit = $t eq 'far' ? 1 << 27 : 1 << 6;
+	$node->change_pool($start, $bytes, sub { pack('Q<*', map { $_ == 0 ? 0 : $_ ^ $bit } unpack('Q<*', $_[0])) });
+}
 $node->start;
 
 my $by_index = 'SET enable_seqscan = off;';
@@ -79,6 +100,14 @@ foreach my $table (@tables)
 	is(sql("$by_index SELECT count(*), sum(hashtext(v::text)) FROM (SELECT v FROM $t ORDER BY v) x"), $content{$t}, "$t: without the row the index is built");
 	sql("VACUUM $t");
 	is(sql("SELECT * FROM sofort.verify('$t')"), '', "$t: nothing is left of it");
+}
+foreach my $t (sort keys %indexes)
+{
+	my ($type, $value) = @{ $indexes{$t} };
+	like(sql("SELECT problem FROM sofort.verify('$t') LIMIT 1"), qr/its index has code \d+/, "$t: verify finds the codes");
+	sql("INSERT INTO $t SELECT i, $value FROM generate_series(2001, 3000) i; UPDATE $t SET v = v");
+	is(sql("SELECT count(*), count(DISTINCT v) FROM $t"), '3000|50', "$t: values are stored");
+	is(sql("SELECT count(*) FROM (SELECT * FROM $t EXCEPT SELECT i, $value FROM generate_series(1, 3000) i) x"), '0', "$t: and right");
 }
 unlike(slurp_file($node->logfile), qr/terminated by signal|TRAP:/, 'no process has died');
 

@@ -90,7 +90,10 @@ element_equals(const DictionaryHeader *d, uint64 code, const void *bytes, Size l
 	return VARSIZE_ANY_EXHDR(e) == len && memcmp(VARDATA_ANY(e), bytes, len) == 0;
 }
 
-/* Code + 1, or 0. */
+/*
+ * Code + 1, or 0.  (A code that is not below the count is damaged: its value is not known,
+ * as if a crash had lost the slot.)
+ */
 static inline uint32
 probe(const DictTable *t, const DictionaryHeader *d, uint64 hash, const void *bytes, Size len)
 {
@@ -101,11 +104,12 @@ probe(const DictTable *t, const DictionaryHeader *d, uint64 hash, const void *by
 	for (steps = 0; steps < DICT_MOST_STEPS; steps++)
 	{
 		uint64		slot = word_read(&t->slot[i]);
+		uint64		code = (slot & 0xffffffff) - 1;
 
 		if (slot == 0)
 			break;
-		if ((slot >> 32) == (hash >> 32) &&
-			element_equals(d, (slot & 0xffffffff) - 1, bytes, len))
+		if ((slot >> 32) == (hash >> 32) && code < pm_vector_count(&d->values) &&
+			element_equals(d, code, bytes, len))
 			return (uint32) slot;
 		i = (i + 1) & t->mask;
 	}
@@ -665,7 +669,8 @@ dictionary_code_byval(StoreShared *shared, DictIndex *index, const void *bytes, 
 
 		if (slot == 0 || code >= n)
 			break;
-		if ((slot >> 32) == (hash >> 32) && load_bytes(values + (Size) code * len, len) == raw)
+		if ((slot >> 32) == (hash >> 32) && load_bytes(values + (Size) code * len, len) == raw &&
+			code < pm_vector_count(&index->dictionary->values))
 		{
 			dict_table_miss(t);
 			return code < limit ? code : DICT_FULL;
