@@ -5,6 +5,8 @@ use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
+use IPC::Run;
+use Session;
 use SofortNode;
 use Test::More;
 
@@ -83,6 +85,27 @@ for my $alpha (1, 0.99)
 	ok($node->wait_until(q{SELECT phase = 'finished' FROM sofort.recovery}), "alpha $alpha: recovery ends");
 }
 is($node->verify_problems, '', 'verify');
+
+# A change of the placement is cut short: the index in the pool is given back by who needs the dictionary next. If that is
+# a worker, verify() waits for it, as for a writer.
+workers(0);
+$node->arm('dictionary-index-moved', 'wait');
+my $placing = session_on($node);
+send_to($placing, "SELECT sofort.set_dictionary_placement('read', 'name', 'pmem')");
+ok($node->wait_at('dictionary-index-moved'), 'an index of a dictionary is in the pool, and not needed yet');
+$node->kill9;
+$placing->{run}->kill_kill;
+$node->start;
+$node->arm('pmem-unlinked', 'wait');
+workers(1);
+ok($node->wait_at('pmem-unlinked'), 'a worker gives it back');
+my $verify = session_on($node);
+send_to($verify, q{SELECT * FROM sofort.verify('read')});
+ok($node->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE relation = 'read'::regclass AND NOT granted}), 'verify() waits');
+$node->disarm('pmem-unlinked');
+is(answer($verify), '', 'and finds no damage');
+$verify->{in} .= "\\q\n";
+IPC::Run::finish($verify->{run});
 
 $node->stop;
 $node->teardown_node;

@@ -101,22 +101,25 @@ is_written(Oid table)
 	return result;
 }
 
-/* Not while somebody has locked the table exclusively: he may be waiting for us. */
+/*
+ * Not while somebody has locked the table exclusively: he may be waiting for us.  With the
+ * lock of a writer, because space of the table may be taken and given back.
+ */
 static void
 build(Oid table)
 {
 	Relation	rel;
 
-	if (!ConditionalLockRelationOid(table, AccessShareLock))
+	if (!ConditionalLockRelationOid(table, RowExclusiveLock))
 		return;
 	rel = try_relation_open(table, NoLock);
 	if (rel == NULL)
 	{
-		UnlockRelationOid(table, AccessShareLock);
+		UnlockRelationOid(table, RowExclusiveLock);
 		return;
 	}
 	(void) store_build_dictionaries(store_open(rel), LARGE_DICTIONARY);
-	relation_close(rel, AccessShareLock);
+	relation_close(rel, RowExclusiveLock);
 }
 
 void
