@@ -178,13 +178,18 @@ verify_node(VerifyState *state, TreeNode *node, int level, const uint8 *low, con
 	}
 }
 
-/* Chunks of a tree in the pool, and what they are linked by */
+/*
+ * Header and chunks of a tree in the pool, and what they are linked by.  (Of an open tree
+ * the header is not used any more; the next start needs it.)
+ */
 static bool
 verify_chunks(VerifyState *state, const StoreHeader *store)
 {
-	const char *text = pm_vector_problem(&store->blocks, sizeof(PMPtr));
+	const char *text = tree_header_problem(store);
 	uint64		i;
 
+	if (text == NULL)
+		text = pm_vector_problem(&store->blocks, sizeof(PMPtr));
 	for (i = 0; text == NULL && i < pm_vector_count(&store->blocks); i++)
 	{
 		PMPtr		p = *(PMPtr *) pm_vector_get(&store->blocks, i);

@@ -374,8 +374,8 @@ sofort_verify_pool(PG_FUNCTION_ARGS)
 	pool_require();
 	txn_resolve_leftovers();
 	(void) store_collect_orphans();
-	pool_verify(put_finding, &findings);
-	monitor_verify_pool_space(put_finding, &findings);
+	if (pool_verify(put_finding, &findings))
+		monitor_verify_pool_space(put_finding, &findings);
 	return (Datum) 0;
 }
 

@@ -34,11 +34,19 @@ tell_granule(Verify *v, const char *kind, int extent, uint32 granule, const char
 }
 
 static void
+tell_refusal(Verify *v, const PoolRefusal *why)
+{
+	tell(v, "superblock", pm_pool_file, why->detail[0] != '\0' ? why->detail : why->message);
+}
+
+/* False: its directories cannot be followed. */
+static bool
 verify_superblock(Verify *v)
 {
 	PoolControl control;
 	PoolRefusal why;
 	bool		exists;
+	bool		sound;
 
 	memset(&why, 0, sizeof(why));
 	LWLockAcquire(pm_shared->control_lock, LW_SHARED);
@@ -47,10 +55,14 @@ verify_superblock(Verify *v)
 	else if (!exists)
 		tell(v, "control file", control_file(), "does not exist");
 	else if (!pool_check_superblock(PoolSuper, &control, &why) ||
-			 !pool_check_agreement(PoolSuper, &control, &why) ||
-			 !pool_check_structure(PoolSuper, &why))
-		tell(v, "superblock", pm_pool_file, why.detail[0] != '\0' ? why.detail : why.message);
+			 !pool_check_agreement(PoolSuper, &control, &why))
+		tell_refusal(v, &why);
 	LWLockRelease(pm_shared->control_lock);
+	memset(&why, 0, sizeof(why));
+	sound = pool_check_structure(PoolSuper, &why);
+	if (!sound)
+		tell_refusal(v, &why);
+	return sound;
 }
 
 static bool
@@ -151,14 +163,15 @@ verify_intents(Verify *v)
 	}
 }
 
-void
+bool
 pool_verify(PmReport report, void *arg)
 {
 	Verify		v = {.report = report,.arg = arg};
+	bool		sound;
 	int			e;
 
 	pool_require();
-	verify_superblock(&v);
+	sound = verify_superblock(&v);
 	for (e = 0; e < pm_nextents; e++)
 	{
 		const ExtentHeader *h = pm_extent[e].header;
@@ -177,5 +190,7 @@ pool_verify(PmReport report, void *arg)
 			g += verify_word(&v, e, g);
 		}
 	}
-	verify_intents(&v);
+	if (sound)
+		verify_intents(&v);
+	return sound;
 }

@@ -700,7 +700,7 @@ assert_pool_is_sound(void)
 	uint64		kept = 0;
 	uint64		bits = 0;
 
-	pool_verify(report_problem, &problems);
+	(void) pool_verify(report_problem, &problems);
 	check(problems == 0);
 	for (int e = 0; e < pm_nextents; e++)
 	{

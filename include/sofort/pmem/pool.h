@@ -201,8 +201,11 @@ extern void pm_give_back_free(void);
 /* The pool's path, even if the pool cannot be used; NULL if not preloaded. */
 extern const char *pool_path(void);
 
-/* Checks words, slabs, intents and identity; calls report for each problem. */
+/*
+ * Checks words, slabs, intents and identity; calls report for each problem.  False: the
+ * directories of the superblock cannot be followed.
+ */
 typedef void (*PmReport) (void *arg, const char *kind, const char *place, const char *problem);
-extern void pool_verify(PmReport report, void *arg);
+extern bool pool_verify(PmReport report, void *arg);
 
 #endif							/* SOFORT_PMEM_POOL_H */
