@@ -602,6 +602,41 @@ SKIP: {
 	SofortNode::drop_session($r);
 }
 
+# ---- called again in the statement that resumes it, as (f()).* does for each column, or later ----
+{
+	my $k = kept('again');
+	say_to($k, 'INSERT INTO a VALUES (630, 1)');
+	crash($k);
+	my $resume = "sofort.resume_transaction('$k->{token}')";
+	my $r = session();
+	is(say_to($r, "BEGIN; SELECT ($resume).label, ($resume).statements"), "again|1\n", 'it says the same again');
+	is(say_to($r, "INSERT INTO a VALUES (631, 1); SELECT statements FROM $resume"), "2\n", 'and later what is finished by then');
+	is(say_to($r, "INSERT INTO a VALUES (632, 1); COMMIT; SELECT count(*) FROM a WHERE id >= 630"), "3\n", 'and it goes on');
+	is(outcome($k->{token}), 'committed', 'committed');
+	SofortNode::drop_session($r);
+}
+
+# ---- functions of an index that is rebuilt for it do something, too ----
+sql(q{CREATE TABLE side (x int) USING sofort; CREATE TABLE side_heap (x int) USING heap; CREATE TABLE effect (statement text) USING heap;
+	CREATE FUNCTION effect() RETURNS int LANGUAGE plpgsql AS $$ DECLARE s text; BEGIN FOR s IN SELECT statement FROM public.effect LOOP EXECUTE s; END LOOP; RETURN 0; END $$;
+	CREATE FUNCTION affected(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN i + (SELECT public.effect()); END $$;
+	CREATE TABLE affected (id int PRIMARY KEY, v int) USING sofort; CREATE INDEX ON affected USING sofort_index (affected(v)); INSERT INTO affected VALUES (0, 0)});
+foreach my $effect ('INSERT INTO public.side VALUES (1)', 'INSERT INTO public.side_heap VALUES (1)', 'SELECT pg_advisory_xact_lock(1)', 'SELECT FROM public.a LIMIT 1 FOR UPDATE')
+{
+	my $k = kept();
+	say_to($k, "INSERT INTO affected SELECT max(id) + 1, 0 FROM affected");
+	crash($k);
+	sql("INSERT INTO effect VALUES ('$effect')");
+	like($node->error_of("BEGIN; SELECT sofort.resume_transaction('$k->{token}')"), qr/^0A000: the kept transaction cannot be resumed in a transaction/, "not resumed beside: $effect");
+	is(outcome($k->{token}), 'open', 'and it waits on');
+	my $r = resumed($k->{token});
+	is(say_to($r, 'COMMIT'), '', 'it goes on when the index is there');
+	is(sql("TRUNCATE effect; SELECT (SELECT count(*) FROM side) + (SELECT count(*) FROM side_heap)"), '0', 'and that has left nothing');
+	SofortNode::drop_session($r);
+}
+is(sql('SELECT count(*) FROM affected'), '5', 'all are committed');
+clean('functions of an index');
+
 # ---- a statement of which a rule makes nothing is not counted ----
 {
 	sql('CREATE VIEW ignored AS SELECT * FROM a; CREATE RULE r AS ON INSERT TO ignored DO INSTEAD NOTHING');

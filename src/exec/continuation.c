@@ -377,6 +377,13 @@ tables_of(List *stores)
 	return tables;
 }
 
+static bool
+has_begun(void)
+{
+	return GetCurrentTransactionNestLevel() > 1 || statements > 0 || !keepable_is_clean() ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
 /*
  * Takes the locks that its statements had.  Nobody holds them now, so others may have come
  * before us, and may be waiting for the transaction's rows: waiting for them would be a
@@ -384,7 +391,7 @@ tables_of(List *stores)
  *
  * Also waits for the indexes: one that is being rebuilt leaves rows of younger transactions
  * to their writers, but the rows of this transaction get a younger xid, and their writer is
- * gone.
+ * gone.  If we build one, functions of the table's owner run, which may do anything.
  */
 static void
 prepare_resume(const TxnKeptInfo *info)
@@ -402,6 +409,13 @@ prepare_resume(const TxnKeptInfo *info)
 		SOFORT_STOP("resume-indexes");
 		indexam_complete(t->relid);
 	}
+	if (has_begun())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the kept transaction cannot be resumed in a transaction that has done something else"),
+				 errdetail("Functions of an index, which was rebuilt, have changed or locked something."),
+				 errhint("The transaction still waits to be resumed: try again.")));
+	keepable_so_far();
 }
 
 bool
@@ -432,8 +446,7 @@ check_may_resume(const TxnKeptInfo *info)
 {
 	require_statement("sofort.resume_transaction()");
 	RequireTransactionBlock(true, "sofort.resume_transaction()");
-	if (GetCurrentTransactionNestLevel() > 1 || statements > 0 || !keepable_is_clean() ||
-		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (has_begun())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("sofort.resume_transaction() must be called before any other statement of the transaction")));
@@ -481,11 +494,18 @@ sofort_resume_transaction(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	find_by_token(PG_GETARG_TEXT_PP(0), &info);
-	check_may_resume(&info);
-	if (!continuation_resume(&info))
+
+	/* "SELECT (resume_transaction(...)).*" calls it once for each column */
+	if (txn_runs(&info))
+		not_counted = true;
+	else
 	{
-		find_by_token(PG_GETARG_TEXT_PP(0), &info);
-		not_waiting(info.outcome);
+		check_may_resume(&info);
+		if (!continuation_resume(&info))
+		{
+			find_by_token(PG_GETARG_TEXT_PP(0), &info);
+			not_waiting(info.outcome);
+		}
 	}
 	values[0] = CStringGetTextDatum(info.label);
 	values[1] = Int64GetDatum((int64) info.statements);

@@ -448,6 +448,12 @@ claim(void *arg)
 }
 
 bool
+txn_runs(const TxnKeptInfo *info)
+{
+	return My.kept != NULL && info->outcome == TXN_KEPT_RUNNING && My.kept->record == info->record;
+}
+
+bool
 txn_resume(const TxnKeptInfo *info)
 {
 	const TxnKept *k = &TxnKeptOnes[info->place];

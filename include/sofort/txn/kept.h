@@ -64,6 +64,9 @@ typedef struct TxnKeptInfo
 
 extern void txn_kept_find(const uint8 *hash, TxnKeptInfo *info);
 
+/* Is it this transaction? */
+extern bool txn_runs(const TxnKeptInfo *info);
+
 /*
  * Goes on with it in this transaction, which has done nothing yet, at READ COMMITTED; the
  * caller has locked its relations.  False if it no longer waits.  Command ids continue
