@@ -305,6 +305,20 @@ sql(q{CREATE TABLE pa (id int, v int) PARTITION BY RANGE (id); CREATE TABLE pa1 
 	SofortNode::drop_session($k);
 }
 
+# ---- a partition that others detach while one waits: a command that commits before it has the lock ----
+sql('CREATE TABLE da (id int, v int) PARTITION BY RANGE (id); CREATE TABLE da1 PARTITION OF da FOR VALUES FROM (0) TO (10) USING sofort');
+{
+	my $k = kept();
+	say_to($k, 'INSERT INTO da VALUES (5, 1)');
+	crash($k);
+	like($node->error_of('ALTER TABLE da DETACH PARTITION da1 CONCURRENTLY'), qr/^55006/, 'DETACH CONCURRENTLY is refused');
+	is(sql('SELECT count(*) FROM pg_inherits WHERE inhdetachpending'), '0', 'and has left nothing');
+	my $r = resumed($k->{token});
+	is(say_to($r, 'INSERT INTO da VALUES (6, 1); COMMIT'), '', 'the kept transaction goes on');
+	SofortNode::drop_session($r);
+	sql('ALTER TABLE da DETACH PARTITION da1 CONCURRENTLY');
+}
+
 # ---- several in each other's way, and in others' ----
 sql('CREATE TABLE a (id int PRIMARY KEY, v int) USING sofort; INSERT INTO a SELECT i, 0 FROM generate_series(1, 20) i');
 {

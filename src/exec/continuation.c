@@ -12,6 +12,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "commands/dbcommands.h"
 #include "common/cryptohash.h"
 #include "common/sha2.h"
@@ -559,6 +560,21 @@ continuation_waiting_tables(void)
 	return tables_of(stores);
 }
 
+static void
+refuse_if_used(const UsedTable *table)
+{
+	const char *name = get_rel_name(table->relid);
+
+	if (!txn_kept_uses_store(table->store))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 name == NULL ?
+			 errmsg("a table is used by a kept transaction that waits to be resumed") :
+			 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed", name),
+			 errhint("Try again after it has been resumed or rolled back; see sofort.transactions.")));
+}
+
 /*
  * Called after it: raises an error for a lock that those of the waiting transaction would
  * have kept out.  That is sufficient, because no transaction begins to wait during a server
@@ -576,7 +592,6 @@ continuation_check_locks(List *tables)
 	{
 		const UsedTable *table = lfirst(lc);
 		bool		held = false;
-		const char *name;
 
 		for (int i = 0; i < (int) lengthof(modes); i++)
 		{
@@ -585,16 +600,40 @@ continuation_check_locks(List *tables)
 			SET_LOCKTAG_RELATION(tag, MyDatabaseId, table->relid);
 			held |= compat_lock_held_by_me(&tag, modes[i]);
 		}
-		if (!held || !txn_kept_uses_store(table->store))
-			continue;
-		name = get_rel_name(table->relid);
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 name == NULL ?
-				 errmsg("a table is used by a kept transaction that waits to be resumed") :
-				 errmsg("table \"%s\" is used by a kept transaction that waits to be resumed", name),
-				 errhint("Try again after it has been resumed or rolled back; see sofort.transactions.")));
+		if (held)
+			refuse_if_used(table);
 	}
+}
+
+/* The partition of DETACH PARTITION ... CONCURRENTLY, which stands alone in its statement */
+static Oid
+detached_concurrently(const AlterTableStmt *stmt)
+{
+	const AlterTableCmd *cmd = linitial_node(AlterTableCmd, stmt->cmds);
+
+	if (cmd->subtype != AT_DetachPartition || !castNode(PartitionCmd, cmd->def)->concurrent)
+		return InvalidOid;
+	return RangeVarGetRelid(castNode(PartitionCmd, cmd->def)->name, NoLock, true);
+}
+
+/*
+ * Called before it: that commits once before it has the lock that would be refused.  (What
+ * builds or rewrites something asks for itself.)
+ */
+void
+continuation_check_detach(const AlterTableStmt *stmt, List *tables)
+{
+	Oid			partition = detached_concurrently(stmt);
+	Oid			parent = OidIsValid(partition) ?
+		RangeVarGetRelid(stmt->relation, NoLock, true) : InvalidOid;
+	ListCell   *lc;
+
+	/* who may not do it hears so from the command */
+	if (!OidIsValid(parent) || !compat_owns_relation(parent, GetUserId()))
+		return;
+	foreach(lc, tables)
+		if (((UsedTable *) lfirst(lc))->relid == partition)
+			refuse_if_used(lfirst(lc));
 }
 
 /* For DROP DATABASE and similar commands. */

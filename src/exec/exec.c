@@ -185,6 +185,8 @@ exec_process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 
 	keepable_utility(stmt);
 	waiting = ends_transaction ? NIL : continuation_waiting_tables();
+	if (waiting != NIL && IsA(stmt, AlterTableStmt))
+		continuation_check_detach(castNode(AlterTableStmt, stmt), waiting);
 	if (!ends_transaction)
 		continuation_enter();
 	if (read_only && changes_statement(stmt))

@@ -264,6 +264,7 @@ extern void continuation_end_of_xact(void);
 extern List *continuation_waiting_tables(void);
 
 /* Raise 55006 for what the locks of a waiting kept transaction would have kept out. */
+extern void continuation_check_detach(const AlterTableStmt *stmt, List *tables);
 extern void continuation_check_locks(List *tables);
 extern void continuation_check_database(Oid db);
 
