@@ -77,7 +77,13 @@ $node->safe_psql(
 	CREATE TABLE told (id bigint, t text) USING sofort;
 	CREATE TABLE hser (id bigserial, t text) USING heap;
 	CREATE FUNCTION g() RETURNS bigint LANGUAGE plpgsql AS $$
-		DECLARE n bigint; BEGIN n := nextval('s'); RETURN n; END $$});
+		DECLARE n bigint; BEGIN n := nextval('s'); RETURN n; END $$;
+	CREATE SEQUENCE other;
+	CREATE FUNCTION part() RETURNS int LANGUAGE plpgsql STABLE AS $$ DECLARE n bigint; BEGIN n := nextval('s'); RETURN 1; END $$;
+	CREATE TABLE parts (k int) PARTITION BY LIST (k);
+	CREATE TABLE parts1 PARTITION OF parts FOR VALUES IN (1) USING sofort;
+	CREATE TABLE parts2 PARTITION OF parts FOR VALUES IN (2) USING sofort;
+	INSERT INTO parts VALUES (1), (2)});
 # Pages of catalogs that initdb and the above left to be pruned are WAL to who reads them first.
 $node->safe_psql('postgres', 'VACUUM');
 $node->safe_psql('postgres', 'CHECKPOINT');
@@ -137,6 +143,16 @@ foreach my $case (
 	[ 'COMMIT within', q{SELECT nextval('s'), pg_advisory_xact_lock(1)}, sub {
 			$_[0]->{stdin} .= q{DO $$ DECLARE n bigint := nextval('s'); BEGIN COMMIT; RAISE WARNING 'number %', n; PERFORM pg_advisory_lock(1); END $$;} . "\n";
 			return number_in($_[0]) } ],
+	# a function that chooses partitions when the plan starts draws one: as many calls as the plan has
+	[ 'choice of partitions', '', sub {
+			my ($drawer) = @_;
+			$drawer->query_safe(q{SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT nextval('other') FROM parts WHERE k = part()});
+			$drawer->query_safe('EXECUTE q');
+			$node->safe_psql('postgres', 'CHECKPOINT');
+			warm();
+			$drawer->query_safe(q{SELECT nextval('other')});
+			$drawer->query_safe('BEGIN; EXECUTE q');
+			return $drawer->query_safe(q{SELECT currval('s')}) } ],
 	[ 'function call message', '', sub { exchange($_[1], query('BEGIN')); return exchange($_[1], call($oid_of_nextval, 's')) =~ s/V //r } ])
 {
 	my ($what, $first, $draw, $next) = @$case;

@@ -14,8 +14,9 @@
  * prepared, without arguments.  If that happens within ExecutorStart, the calls in the
  * plan are counted: when they are as many as were prepared and all have constant
  * arguments, the sequences are known.  Otherwise (expressions of PL/pgSQL, defaults of
- * COPY, computed names ...) all WAL is published.  Identity columns call no function;
- * their nodes are found in the plan.
+ * COPY, computed names ...) all WAL is published; also where partitions are chosen when the
+ * plan starts, by functions that may draw numbers, and calls in others are not prepared.
+ * Identity columns call no function; their nodes are found in the plan.
  *
  *-------------------------------------------------------------------------
  */
@@ -139,9 +140,13 @@ search_special(Plan *plan, PlanSearch *search)
 			search_expression(((Result *) plan)->resconstantqual, search);
 			break;
 		case T_Append:
+			if (compat_chooses_children((Append *) plan))
+				search->all_constant = false;
 			search_plans(((Append *) plan)->appendplans, search);
 			break;
 		case T_MergeAppend:
+			if (compat_chooses_children((MergeAppend *) plan))
+				search->all_constant = false;
 			search_plans(((MergeAppend *) plan)->mergeplans, search);
 			break;
 		case T_SubqueryScan:

@@ -85,6 +85,13 @@
 #define compat_group_expressions(rte) ((rte)->rtekind == RTE_GROUP ? (rte)->groupexprs : NIL)
 #endif
 
+/* Does an Append or MergeAppend choose among its children when it runs, or is started? */
+#if PG_VERSION_NUM < 180000
+#define compat_chooses_children(plan) ((plan)->part_prune_info != NULL)
+#else
+#define compat_chooses_children(plan) ((plan)->part_prune_index >= 0)
+#endif
+
 /* utils/relfilenumbermap.h */
 #if PG_VERSION_NUM < 160000
 #define compat_relid_by_number(spc, number) RelidByRelfilenode(spc, number)
