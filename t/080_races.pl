@@ -561,7 +561,9 @@ $node->stop;
 	my $young = SofortNode->new('young');
 	$young->init(conf => [ 'autovacuum = off', 'sofort.recovery_workers = 0' ]);
 	$young->start;
-	# places are given out from the last to the first; from PostgreSQL 16 on the other way round
+	# places are given out from the last to the first; from PostgreSQL 16 on the other way round. One that
+	# somebody gives back meanwhile would be the next
+	ok($young->wait_for_places, 'nobody else has a place');
 	my %session;
 	foreach my $name ($young->pg_version >= 16 ? ('low', 'middle', 'high') : ('high', 'middle', 'low'))
 	{

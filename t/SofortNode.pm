@@ -227,6 +227,19 @@ sub children
 	return @found;
 }
 
+# Waits until all sessions have ended, and so given back their places: a client does not wait for that.
+sub wait_for_places
+{
+	my ($node) = @_;
+	my $until = time() + 60;
+	while (time() < $until)
+	{
+		return 1 unless grep { (eval { slurp_file("/proc/$_/cmdline") } // '') =~ /\[local\]/ } children($node->{_pid});
+		usleep(5_000);
+	}
+	return 0;
+}
+
 # A killed server cannot remove its segments; ./check does, by these names.
 sub _note_segments
 {
