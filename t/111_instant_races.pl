@@ -529,12 +529,12 @@ sql(q{CREATE TABLE told (id int PRIMARY KEY, r int) USING sofort; INSERT INTO to
 	CREATE TABLE asks (a int) USING sofort; INSERT INTO asks SELECT generate_series(1, 20);
 	CREATE INDEX asks_a ON asks USING sofort_index (a asking_ops) WITH (placement = pmem)});
 $node->crash_and_start;
-is(sql("SET statement_timeout = '60s'; SELECT count(*) FROM asks WHERE a = 5"), '1', 'the function does not wait for the index: it is within an epoch');
+is(sql("SET statement_timeout = '300s'; SELECT count(*) FROM asks WHERE a = 5"), '1', 'the function does not wait for the index: it is within an epoch');
 is(status('told_pkey'), 'partial', 'which is not complete');
-is(sql("SET statement_timeout = '60s'; INSERT INTO asks VALUES (5); SELECT count(*) FROM asks WHERE a = 5"), '2', 'nor does it for who inserts');
+is(sql("SET statement_timeout = '300s'; INSERT INTO asks VALUES (5); SELECT count(*) FROM asks WHERE a = 5"), '2', 'nor does it for who inserts');
 sql(q{CREATE OR REPLACE FUNCTION asking_cmp(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
 	PERFORM sofort_test.rebuild('public.told_pkey', 0); RETURN btint4cmp($1, $2); END $$});
-like($node->error_of("SET statement_timeout = '60s'; SELECT count(*) FROM asks WHERE a = 5"),
+like($node->error_of("SET statement_timeout = '300s'; SELECT count(*) FROM asks WHERE a = 5"),
 	qr/^55000: index "told_pkey" is needed while it is being rebuilt/, 'who needs it as a whole is refused there');
 sql("SELECT sofort_test.rebuild('told_pkey', 0)");
 is(sql('SELECT count(*) FROM asks WHERE a = 5'), '2', 'with the index as a whole');
