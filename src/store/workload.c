@@ -71,7 +71,7 @@ typedef struct WorkloadShared
 	LWLock		lock;
 	int			nprocs;
 	Latch	   *launcher;		/* latch of the launcher while it waits for work, or NULL */
-	uint64		saves;			/* the launcher's rounds */
+	volatile uint64 saves;		/* the launcher's rounds */
 	volatile bool active;		/* something was counted since the last save */
 	volatile int nkinds;		/* places that are used */
 	volatile TimestampTz replaced;	/* when a kind took the place of another */
@@ -710,5 +710,5 @@ workload_save(Latch *latch)
 uint64
 workload_saves(void)
 {
-	return workload_enabled() ? *(volatile uint64 *) &Workload->saves : 0;
+	return workload_enabled() ? Workload->saves : 0;
 }
