@@ -134,9 +134,7 @@ races_process_id(int number)
 static MeetingPoint *
 point_of(const volatile void *what)
 {
-	uint64		hash = ((uint64) (uintptr_t) what >> 3) * UINT64CONST(0x9E3779B97F4A7C15);
-
-	return &clocks->point[hash >> (64 - POINTS_BITS)];
+	return &clocks->point[races_hash((uintptr_t) what >> 3, POINTS_BITS)];
 }
 
 static void

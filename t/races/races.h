@@ -28,6 +28,13 @@ typedef enum AccessKind
 
 #define ANY_WRITE	(PLAIN_WRITE | VOLATILE_WRITE | ATOMIC_WRITE)
 
+/* Into one of 2^bits places.  (The lowest bits of what comes in may all be alike.) */
+static inline uint32
+races_hash(uint64 what, int bits)
+{
+	return (uint32) (what * UINT64CONST(0x9E3779B97F4A7C15) >> (64 - bits));
+}
+
 /* Taken for a few instructions, by a process that may be killed meanwhile: its id, or 0. */
 typedef volatile int RacesLock;
 

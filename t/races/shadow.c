@@ -3,7 +3,7 @@
  * shadow.c
  *	  The last accesses to each word of the pool, the arena and shared memory.
  *
- * A word of 8 bytes has a cell with its last write and two reads since.  An access is
+ * A word of 8 bytes has a cell with its last two writes and two reads since.  An access is
  * compared with those of other processes: if they touch the same bytes, one of them
  * writes, one is neither volatile nor atomic, and the clocks do not order them, they race.
  * Cells are found by a hash of the address; a word that takes another's cell begins anew.
@@ -23,6 +23,9 @@
 #define REPORTS_BITS	13
 #define MAX_AREAS		16
 
+/* Known of each word: so many writes, and reads since. */
+#define ACCESSES		2
+
 /* Longer copies are of whole blocks or values that nobody else can see yet. */
 #define MAX_ACCESS		8192
 
@@ -39,8 +42,8 @@ typedef struct Cell
 {
 	uint64		word;			/* address */
 	RacesLock	lock;
-	Access		write;
-	Access		read[2];
+	Access		write[ACCESSES];	/* the last one, and one before it of other bytes */
+	Access		read[ACCESSES];
 } Cell;
 
 typedef struct Area
@@ -153,12 +156,12 @@ note_report(const Access *before, const Access *now)
 {
 	uint64		kinds = (uint64) before->kind << 56 | (uint64) now->kind << 24;
 	uint64		pair = ((uint64) before->place << 32 | now->place) ^ kinds;
-	uint64		hash = pair * UINT64CONST(0x9E3779B97F4A7C15);
+	uint32		first = races_hash(pair, REPORTS_BITS);
 	int			tries;
 
 	for (tries = 0; tries < 64; tries++)
 	{
-		uint64	   *p = &reported[((hash >> (64 - REPORTS_BITS)) + tries) % (1 << REPORTS_BITS)];
+		uint64	   *p = &reported[(first + tries) % (1 << REPORTS_BITS)];
 		uint64		free = 0;
 
 		if (__atomic_compare_exchange_n(p, &free, pair, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -195,17 +198,36 @@ races_with(const Access *before, const Access *now)
 		races_clock[before->number] < before->time;
 }
 
+/* What is known of these bytes, unless it is of others, too. */
+static void
+forget(Cell *cell, uint8 bytes)
+{
+	int			i;
+
+	for (i = 0; i < ACCESSES; i++)
+	{
+		if ((cell->write[i].bytes & ~bytes) == 0)
+			cell->write[i].bytes = 0;
+		if ((cell->read[i].bytes & ~bytes) == 0)
+			cell->read[i].bytes = 0;
+	}
+}
+
+/* A write takes the place of what was before: who races with that also races with the write. */
+static void
+store_write(Cell *cell, const Access *now)
+{
+	if ((cell->write[0].bytes & ~now->bytes) != 0)
+		cell->write[1] = cell->write[0];
+	forget(cell, now->bytes);
+	cell->write[0] = *now;
+}
+
 static void
 store_access(Cell *cell, const Access *now)
 {
-	static const Access none = {0};
-
 	if ((now->kind & ANY_WRITE) != 0)
-	{
-		cell->write = *now;
-		cell->read[0] = none;
-		cell->read[1] = none;
-	}
+		store_write(cell, now);
 	else if (cell->read[0].bytes == 0 || cell->read[0].number == now->number)
 		cell->read[0] = *now;
 	else
@@ -215,30 +237,28 @@ store_access(Cell *cell, const Access *now)
 static void
 access_word(char *word, const Access *now)
 {
-	uint64		hash = ((uint64) (uintptr_t) word >> 3) * UINT64CONST(0x9E3779B97F4A7C15);
-	Cell	   *cell = &cells[hash >> (64 - CELLS_BITS)];
-	Cell		before;
+	Cell	   *cell = &cells[races_hash((uintptr_t) word >> 3, CELLS_BITS)];
+	Cell		before = {0};
+	int			i;
 
 	races_lock(&cell->lock);
-	if (cell->word != (uint64) (uintptr_t) word)
+	if (cell->word == (uint64) (uintptr_t) word)
+		before = *cell;
+	else
 	{
-		static const Access none = {0};
-
 		cell->word = (uint64) (uintptr_t) word;
-		cell->write = none;
-		cell->read[0] = none;
-		cell->read[1] = none;
+		forget(cell, 0xff);
 	}
-	before = *cell;
 	store_access(cell, now);
 	races_unlock(&cell->lock);
 
-	if (races_with(&before.write, now))
-		report(word, &before.write, now);
-	if (races_with(&before.read[0], now))
-		report(word, &before.read[0], now);
-	if (races_with(&before.read[1], now))
-		report(word, &before.read[1], now);
+	for (i = 0; i < ACCESSES; i++)
+	{
+		if (races_with(&before.write[i], now))
+			report(word, &before.write[i], now);
+		if (races_with(&before.read[i], now))
+			report(word, &before.read[i], now);
+	}
 }
 
 void
