@@ -36,6 +36,8 @@ our @ISA = ('PostgreSQL::Test::Cluster');
 
 our $am = $ENV{SOFORT_AM} || 'sofort';
 my $pool_number = 0;
+# (with the detector of races all takes several times as long)
+my $minute = $ENV{SOFORT_RACES} ? 300 : 60;
 
 sub new
 {
@@ -231,7 +233,7 @@ sub children
 sub wait_for_places
 {
 	my ($node) = @_;
-	my $until = time() + 60;
+	my $until = time() + $minute;
 	while (time() < $until)
 	{
 		return 1 unless grep { (eval { slurp_file("/proc/$_/cmdline") } // '') =~ /\[local\]/ } children($node->{_pid});
@@ -350,7 +352,7 @@ sub wait_at
 sub wait_until
 {
 	my ($node, $sql, $db) = @_;
-	my $until = time() + 60;
+	my $until = time() + $minute;
 	while (time() < $until)
 	{
 		return 1 if $node->safe_psql($db || 'postgres', $sql) eq 't';
@@ -376,7 +378,7 @@ sub workload_is_saved
 sub reap
 {
 	my ($node, %params) = @_;
-	my $until = time() + 60;
+	my $until = time() + $minute;
 	my $dir = Cwd::realpath($node->data_dir);
 	while (waitpid($node->{_pid}, POSIX::WNOHANG()) == 0)
 	{
@@ -422,7 +424,7 @@ sub life { return $_[0]->safe_psql('postgres', 'SELECT life FROM sofort.pool'); 
 sub wait_new_life
 {
 	my ($node, $life) = @_;
-	my $until = time() + 60;
+	my $until = time() + $minute;
 	while (time() < $until)
 	{
 		# (with -c: a psql that cannot connect does not read its input)
