@@ -30,6 +30,7 @@
 typedef struct MeetingPoint
 {
 	RacesLock	lock;
+	uint32		version;		/* how often it was released */
 	int			holder;			/* number + 1 of the process that has it exclusively; 0 none */
 	uint32		seen[RACES_PROCESSES];
 } MeetingPoint;
@@ -48,6 +49,7 @@ int			races_number = -1;
 static Clocks *clocks = NULL;
 static int	attached_process = 0;
 static const volatile void *acquired_next = NULL;
+static uint32 known[POINTS];	/* the versions that this process has taken */
 
 void *
 races_make_shared(Size size)
@@ -115,6 +117,7 @@ races_attach(void)
 	races_number = number;
 	attached_process = MyProcPid;
 	acquired_next = NULL;
+	memset(known, 0, sizeof(known));
 	races_clock = clocks->seen[number];
 	clocks->process_id[number] = MyProcPid;
 	join(races_clock, clocks->seen[RACES_POSTMASTER]);
@@ -140,9 +143,14 @@ point_of(const volatile void *what)
 static void
 acquire(MeetingPoint *point)
 {
+	uint32		version = __atomic_load_n(&point->version, __ATOMIC_SEQ_CST);
+
+	if (known[point - clocks->point] == version)
+		return;
 	races_lock(&point->lock);
 	join(races_clock, point->seen);
 	races_unlock(&point->lock);
+	known[point - clocks->point] = version;
 }
 
 void
@@ -166,19 +174,23 @@ races_acquire(const volatile void *what)
 	acquire(point_of(what));
 }
 
+static void
+release(MeetingPoint *point)
+{
+	races_lock(&point->lock);
+	join(point->seen, races_clock);
+	__atomic_store_n(&point->version, point->version + 1, __ATOMIC_SEQ_CST);
+	races_unlock(&point->lock);
+	races_clock[races_number]++;
+}
+
 /* Before what releases it in the program: who sees that also finds this. */
 void
 races_release(const volatile void *what)
 {
-	MeetingPoint *point;
-
 	races_attach();
 	races_acquire_noted();
-	point = point_of(what);
-	races_lock(&point->lock);
-	join(point->seen, races_clock);
-	races_unlock(&point->lock);
-	races_clock[races_number]++;
+	release(point_of(what));
 }
 
 /*
@@ -191,6 +203,17 @@ races_acquire_later(const volatile void *what)
 	races_attach();
 	races_acquire_noted();
 	acquired_next = what;
+}
+
+/*
+ * What those did who had a lock shared comes before who has it exclusively, but not before
+ * others who have it shared: so that is another point, of an address in the lock that is
+ * none's.
+ */
+static MeetingPoint *
+point_of_shared(const volatile void *lock)
+{
+	return point_of((const volatile char *) lock + sizeof(uint64));
 }
 
 /*
@@ -211,15 +234,19 @@ races_acquire_lock(const volatile void *lock, bool exclusive)
 		join(races_clock, clocks->seen[point->holder - 1]);
 	point->holder = exclusive ? races_number + 1 : 0;
 	races_unlock(&point->lock);
+	if (exclusive)
+		acquire(point_of_shared(lock));
 }
 
 void
-races_release_lock(const volatile void *lock)
+races_release_lock(const volatile void *lock, bool exclusive)
 {
 	MeetingPoint *point;
 
-	races_release(lock);
+	races_attach();
+	races_acquire_noted();
 	point = point_of(lock);
+	release(exclusive ? point : point_of_shared(lock));
 	if (point->holder == races_number + 1)
 		point->holder = 0;
 }

@@ -53,7 +53,7 @@ extern void races_release(const volatile void *what);
 extern void races_acquire_later(const volatile void *what);
 extern void races_acquire_noted(void);
 extern void races_acquire_lock(const volatile void *lock, bool exclusive);
-extern void races_release_lock(const volatile void *lock);
+extern void races_release_lock(const volatile void *lock, bool exclusive);
 extern void races_begin_life(void);
 
 /* ---- shadow.c ---- */

@@ -2,7 +2,9 @@
 
 RACES_DIR := $(CURDIR)/t/races
 RACES_WRAPPED = LWLockAcquire LWLockConditionalAcquire LWLockRelease txn_horizon space_end_of_xact store_open \
-	epoch_exit registry_drop ShmemInitStruct dsa_create_in_place dsa_allocate_extended dsa_free memcpy memmove memset memcmp
+	epoch_exit registry_drop registry_drop_locator ShmemInitStruct dsa_create_in_place dsa_allocate_extended dsa_free \
+	dshash_create dshash_attach dshash_find dshash_find_or_insert dshash_release_lock dshash_delete_entry \
+	dshash_seq_next dshash_seq_term memcpy memmove memset memcmp
 
 OBJS += $(patsubst %.c,%.o,$(sort $(wildcard t/races/*.c)))
 PG_CPPFLAGS += -include $(RACES_DIR)/builtins.h

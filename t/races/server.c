@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include "lib/dshash.h"
+#include "port/pg_bitutils.h"
 #include "races.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -43,7 +45,7 @@ WRAP(bool, LWLockConditionalAcquire, (LWLock *lock, LWLockMode mode))
 
 WRAP(void, LWLockRelease, (LWLock *lock))
 {
-	races_release_lock(lock);
+	races_release_lock(lock, LWLockHeldByMeInMode(lock, LW_EXCLUSIVE));
 	__real_LWLockRelease(lock);
 }
 
@@ -64,6 +66,106 @@ races_spin_release(volatile slock_t *lock)
 	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
 }
 
+/* ---- hash tables in the arena: a lock for each partition, taken inside the server ---- */
+
+#define DSHASH_PARTITIONS	128
+
+/* stands for a lock, of which two words count */
+typedef struct PartitionLock
+{
+	uint64		exclusive;
+	uint64		shared;
+} PartitionLock;
+
+static PartitionLock partition[DSHASH_PARTITIONS]; /* of the one table that there is */
+static size_t key_size = 0;
+
+static PartitionLock *
+partition_of(const void *key)
+{
+	return &partition[dshash_memhash(key, key_size, NULL) >> (32 - pg_leftmost_one_pos32(DSHASH_PARTITIONS))];
+}
+
+WRAP(dshash_table *, dshash_create, (dsa_area *area, const dshash_parameters *params, void *arg))
+{
+	key_size = params->key_size;
+	return __real_dshash_create(area, params, arg);
+}
+
+WRAP(dshash_table *, dshash_attach, (dsa_area *area, const dshash_parameters *params, dshash_table_handle handle,
+									 void *arg))
+{
+	key_size = params->key_size;
+	return __real_dshash_attach(area, params, handle, arg);
+}
+
+/* A process has one such lock at a time. */
+static PartitionLock *locked = NULL;
+static bool locked_exclusive;
+
+static void
+partition_acquired(PartitionLock *lock, bool exclusive)
+{
+	races_acquire_lock(lock, exclusive);
+	locked = lock;
+	locked_exclusive = exclusive;
+}
+
+static void
+partition_release(void)
+{
+	if (locked != NULL)
+		races_release_lock(locked, locked_exclusive);
+	locked = NULL;
+}
+
+WRAP(void *, dshash_find, (dshash_table *table, const void *key, bool exclusive))
+{
+	void	   *entry = __real_dshash_find(table, key, exclusive);
+
+	partition_acquired(partition_of(key), exclusive);
+	if (entry == NULL)
+		partition_release();
+	return entry;
+}
+
+WRAP(void *, dshash_find_or_insert, (dshash_table *table, const void *key, bool *found))
+{
+	void	   *entry = __real_dshash_find_or_insert(table, key, found);
+
+	partition_acquired(partition_of(key), true);
+	return entry;
+}
+
+WRAP(void, dshash_release_lock, (dshash_table *table, void *entry))
+{
+	partition_release();
+	__real_dshash_release_lock(table, entry);
+}
+
+WRAP(void, dshash_delete_entry, (dshash_table *table, void *entry))
+{
+	partition_release();
+	__real_dshash_delete_entry(table, entry);
+}
+
+WRAP(void *, dshash_seq_next, (dshash_seq_status *status))
+{
+	void	   *entry;
+
+	partition_release();
+	entry = __real_dshash_seq_next(status);
+	if (status->curpartition >= 0)
+		partition_acquired(&partition[status->curpartition], status->exclusive);
+	return entry;
+}
+
+WRAP(void, dshash_seq_term, (dshash_seq_status *status))
+{
+	partition_release();
+	__real_dshash_seq_term(status);
+}
+
 /* ---- the horizon ---- */
 
 /*
@@ -71,7 +173,7 @@ races_spin_release(volatile slock_t *lock)
  * all that ended, or left what it read, before: those meet here.  That is more than the
  * horizon promises, so who asks too early is not found.
  */
-static char horizon;
+static uint64 horizon;
 
 WRAP(uint64, txn_horizon, (Relation rel))
 {
@@ -100,13 +202,19 @@ WRAP(void, epoch_exit, (void))
 }
 
 /*
- * Who drops a store has locked its relation, so that all transactions that used it have
- * ended.  (Heavyweight locks themselves are not seen.)
+ * Who drops a store, or the tree of an index, has locked its relation, so that all
+ * transactions that used it have ended.  (Heavyweight locks themselves are not seen.)
  */
-WRAP(void, registry_drop, (uint32 store))
+WRAP(void, registry_drop, (uint64 store))
 {
 	races_acquire(&horizon);
 	__real_registry_drop(store);
+}
+
+WRAP(void, registry_drop_locator, (const void *locator))
+{
+	races_acquire(&horizon);
+	__real_registry_drop_locator(locator);
 }
 
 /* ---- shared memory ---- */
@@ -124,7 +232,7 @@ WRAP(void *, ShmemInitStruct, (const char *name, Size size, bool *found))
 }
 
 /* The arena: what is freed is given to others by the server, under locks of its own. */
-static char freed;
+static uint64 freed;
 
 WRAP(dsa_area *, dsa_create_in_place, (void *place, size_t size, int tranche, dsm_segment *segment))
 {
