@@ -663,7 +663,7 @@ fill_pool_stats(IndexamStats *stats)
 	stats->entries = header->entries;
 	stats->bytes_pool = header->bytes;
 	if (stats->height == 0 && header->placement == TREE_PMEM)
-		stats->height = ((TreeNode *) pm_deref(header->root))->level;
+		stats->height = ((TreeNode *) pm_deref(*(const volatile PMPtr *) &header->root))->level;
 }
 
 void

@@ -28,8 +28,9 @@ tree_header_problem(const StoreHeader *store)
 		header->format_size > allocated - offsetof(TreeHeader, format) ||
 		header->crc != header_crc(header))
 		return "checksum of the tree's header is wrong";
-	if (header->placement == TREE_PMEM ? !pm_ref_is_valid(header->root) :
-		!pm_ref_is_valid(header->first_leaf))
+	/* (others replace the root meanwhile: it is looked at as it was once) */
+	if (!pm_ref_is_valid(*(const volatile PMPtr *) (header->placement == TREE_PMEM ? &header->root :
+													&header->first_leaf)))
 		return "reference to the root is damaged";
 	return NULL;
 }

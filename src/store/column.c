@@ -173,6 +173,6 @@ column_drop(StoreHeader *header, uint64 column)
 	c = column_get(header, column);
 	if (c == NULL)
 		return;
-	c->state = COLUMN_DROPPED;
+	*(volatile uint32 *) &c->state = COLUMN_DROPPED;
 	pm_flush(&c->state, sizeof(uint32));	/* drained before the TCB ends */
 }

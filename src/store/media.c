@@ -121,6 +121,15 @@ store_identity_problem(const StoreHeader *header)
 	return NULL;
 }
 
+/* Others may set or replace it meanwhile: it is looked at as it was once. */
+static bool
+is_damaged_reference(const PMPtr *reference)
+{
+	PMPtr		p = word_read((const uint64 *) reference);
+
+	return p != PM_NULL && !pm_ref_is_valid(p);
+}
+
 /*
  * Length, sizes and references of a vector that has storage for n elements; not
  * whether they are allocated.  Others make it grow meanwhile: each word is read once.
@@ -172,19 +181,20 @@ const char *
 store_header_problem(const StoreHeader *header)
 {
 	const char *problem = store_identity_problem(header);
-	uint64		nblocks;
+	/* (others change them meanwhile: each is looked at as it was once) */
+	uint32		state = *(const volatile uint32 *) &header->state;
+	uint32		flag_word = (uint32) word_read((const uint64 *) &header->flag_word);
+	uint64		nblocks = word_read((const uint64 *) &header->nblocks);
 
 	if (problem != NULL)
 		return problem;
-	if (header->state != STORE_LIVE && header->state != STORE_DROPPING)
+	if (state != STORE_LIVE && state != STORE_DROPPING)
 		return "state is damaged";
-	if (!PM_SEALED16_RIGHT((uint32) header->flag_word))
+	if (!PM_SEALED16_RIGHT(flag_word))
 		return "flags are damaged";
-	/* (others change it meanwhile: it is looked at as it was once) */
-	nblocks = word_read((const uint64 *) &header->nblocks);
 	if (!PM_SEALED_RIGHT(nblocks))
 		return "number of blocks is damaged";
-	if (header->tree != PM_NULL && !pm_ref_is_valid(header->tree))
+	if (is_damaged_reference(&header->tree))
 		return "reference to the tree is damaged";
 	if (!numbering_is_right(header))
 		return "numbering of TIDs is damaged";
@@ -202,16 +212,20 @@ store_header_problem(const StoreHeader *header)
 const char *
 column_problem(const ColumnHeader *c)
 {
+	uint32		state;
+
 	if (c == NULL)
 		return "not there";
 	if (c->crc != column_crc(c))
 		return "checksum is wrong";
-	if (c->state != COLUMN_LIVE && c->state != COLUMN_DROPPED)
+	/* (a column may be dropped meanwhile) */
+	state = *(const volatile uint32 *) &c->state;
+	if (state != COLUMN_LIVE && state != COLUMN_DROPPED)
 		return "state is damaged";
 	if (c->dict_placement % COLUMN_PLACEMENT(0) != 0 ||
 		c->dict_placement / COLUMN_PLACEMENT(0) > DICT_HYBRID + 1)
 		return "placement is damaged";
-	if (c->dictionary != PM_NULL && !pm_ref_is_valid(c->dictionary))
+	if (is_damaged_reference(&c->dictionary))
 		return "reference to the dictionary is damaged";
 	return NULL;
 }
@@ -246,18 +260,16 @@ dictionary_header_problem(const StoreHeader *header, const DictionaryHeader *d, 
 {
 	const char *problem;
 	uint32		placement;
-	PMPtr		index;
 
 	if (d->crc != dictionary_crc(d))
 		return "checksum of the dictionary is wrong";
 	if (d->store != store_id_of(header) || d->column != column)
 		return "dictionary belongs to another column";
-	/* (others move the index meanwhile: each word is read once) */
+	/* (others move the index meanwhile) */
 	placement = *(const volatile uint32 *) &d->placement;
-	index = word_read((const uint64 *) &d->index);
 	if (placement != PM_CODE32(placement & 0xf) || placement > PM_CODE32(DICT_HYBRID))
 		return "placement of the dictionary is damaged";
-	if (index != PM_NULL && !pm_ref_is_valid(index))
+	if (is_damaged_reference(&d->index))
 		return "reference to the index of the dictionary is damaged";
 	problem = vector_problem(&d->values, d->attlen > 0 ? (uint32) d->attlen : sizeof(PMPtr),
 							 "directory of the dictionary is damaged");
@@ -282,14 +294,15 @@ dictionary_problem(const StoreHeader *header, const ColumnHeader *c, uint64 colu
 const char *
 dict_media_problem(const DictionaryHeader *d)
 {
-	const DictMedia *media = pm_deref_quietly(d->index);
-	Size		allocated = pm_allocated_size(d->index);
+	PMPtr		index = word_read((const uint64 *) &d->index);
+	const DictMedia *media = pm_deref_quietly(index);
+	Size		allocated = pm_allocated_size(index);
 
 	if (media == NULL || allocated < sizeof(DictMedia))
 		return "index of the dictionary is not allocated";
 	if (media->magic != SOFORT_DICT_MAGIC || media->crc != dict_media_crc(media) ||
 		media->unused != 0 || (media->mask & (media->mask + 1)) != 0 ||
-		(media->older != PM_NULL && !pm_ref_is_valid(media->older)) ||
+		is_damaged_reference(&media->older) ||
 		media->mask >= allocated / sizeof(uint64) ||
 		allocated < offsetof(DictMedia, slot) + (media->mask + 1) * sizeof(uint64))
 		return "index of the dictionary is damaged";
@@ -310,9 +323,9 @@ block_problem(const StoreHeader *header, const BlockHeader *b, uint64 number)
 	shape = shape_get(header, b->shape);
 	if (shape == NULL)
 		return "its shape does not exist";
-	if (!pm_ref_is_valid(b->links) && b->links != PM_NULL)
+	if (is_damaged_reference(&b->links))
 		return "reference to its links is damaged";
-	if (!pm_ref_is_valid(b->successors) && b->successors != PM_NULL)
+	if (is_damaged_reference(&b->successors))
 		return "reference to its successors is damaged";
 	return NULL;
 }

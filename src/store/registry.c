@@ -166,7 +166,7 @@ remove_node(StoreNode *node)
 static void
 set_state(StoreHeader *header, StoreState state)
 {
-	header->state = state;
+	*(volatile uint32 *) &header->state = state;
 	pm_persist(&header->state, sizeof(uint32));
 }
 
