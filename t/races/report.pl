@@ -1,14 +1,16 @@
 #!/usr/bin/perl
 # What the race detector has found, for people.
 #
-#   report.pl REPORTS LIBRARY SOURCES SUPPRESSIONS
+#   report.pl [-v] REPORTS LIBRARY SOURCES SUPPRESSIONS
 #
-# Prints each pair of places that race and is not suppressed, once; the last line counts. Exit
-# code: 0 there is none, 1 there are some, 2 something is wrong with the arguments.
+# Prints each pair of places that race and is not suppressed, once; the last line counts. -v: also
+# those that are, with the line of the rule. Exit code: 0 there is none, 1 there are some, 2
+# something is wrong with the arguments.
 use strict;
 use warnings;
 
-@ARGV == 4 or die "usage: report.pl REPORTS LIBRARY SOURCES SUPPRESSIONS\n";
+my $verbose = @ARGV > 0 && $ARGV[0] eq '-v' && shift @ARGV;
+@ARGV == 4 or die "usage: report.pl [-v] REPORTS LIBRARY SOURCES SUPPRESSIONS\n";
 my ($reports, $library, $sources, $suppressions) = @ARGV;
 my %kind = (
 	1 => 'plain read', 2 => 'volatile read', 4 => 'atomic read',
@@ -139,6 +141,9 @@ foreach my $race (@found)
 	{
 		$rule->{used}++;
 		$suppressed++;
+		print "suppressed (line $rule->{line}): ",
+		  join(', ', map { "$kind{ $race->{kinds}[$_] } $place[$_]{file}:$place[$_]{line} $place[$_]{function}()" } 0, 1), "\n"
+		  if $verbose;
 		next;
 	}
 	$races++;
