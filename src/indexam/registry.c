@@ -51,7 +51,7 @@ typedef struct RegistryShared
 	pg_atomic_uint32 marked;	/* entries with prepared_xid, at most */
 	pg_atomic_uint64 hash_bytes;	/* of segments of partial indexes */
 	int			tranche;
-	bool		created;
+	volatile bool created;
 	dshash_table_handle handle;
 	uint64		next_serial;
 	SofortIndex *free;
