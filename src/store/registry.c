@@ -35,7 +35,7 @@ typedef struct StoreRegistry
 	DatabaseHorizon horizons[NHORIZONS];	/* those that came first */
 	pg_atomic_uint64 orphans_sought;	/* when; 0: not in this life */
 	bool		crashed;		/* the server, before this life */
-	uint64		nstores;
+	volatile uint64 nstores;		/* changed under the lock, estimated without */
 	uint64		free_slots;		/* unused entries below pm_vector_count(&stores) */
 	uint64		free_from;		/* none below this one */
 	StoreNode  *by_id[REGISTRY_BUCKETS];
