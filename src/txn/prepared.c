@@ -284,7 +284,9 @@ prepared_hand_over(void)
 		p->watched = true;
 		pg_atomic_fetch_add_u32(&TxnShmem->finishing, 1);
 	}
-	p->state = PREPARED_DONE;
+	/* who resolves it begins with what this word says, without the lock */
+	pg_write_barrier();
+	*(volatile TxnPreparedState *) &p->state = PREPARED_DONE;
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 	My.have_slot = false;
 	My.durable = false;

@@ -854,11 +854,13 @@ txn_visit(TxnVisitor fn, void *arg)
 		info.slot = slot;
 		if (slot < TxnShmem->nslots && TxnSlots[slot].active)
 		{
-			const TxnBackend *b = &TxnBackends[TxnSlots[slot].owner];
-			uint32		prepared = TxnSlots[slot].prepared;
+			/* (others change it meanwhile: each word is read once) */
+			const volatile TxnSlot *s = &TxnSlots[slot];
+			const TxnBackend *b = &TxnBackends[s->owner];
+			uint32		prepared = s->prepared;
 
-			info.generation = TxnSlots[slot].generation;
-			info.xid = TxnSlots[slot].fxid;
+			info.generation = s->generation;
+			info.xid = s->fxid;
 			info.life = TxnShmem->life;
 			info.pid = b->pid;
 			info.entries = prepared > 0 && b->pid == 0 ?

@@ -156,7 +156,7 @@ typedef struct TxnBackend
 	uint64		spec_row;
 	int			pid;
 	uint32		ring_next;		/* owner only */
-	uint64		nentries;		/* for views */
+	volatile uint64 nentries;	/* for views */
 	slock_t		mutex;			/* protects "owned", "cursor", "arrivals" */
 	struct RowLock *owned;		/* its entries in the lock table, the last to
 								 * arrive first */
@@ -186,7 +186,7 @@ typedef struct TxnPrepared
 	uint32		slot;
 	uint32		spare;			/* the slot that nobody uses meanwhile */
 	bool		watched;		/* counted in "finishing" all the time */
-	uint64		nentries;		/* of its TCB */
+	volatile uint64 nentries;	/* of its TCB */
 	uint64		next_entry;		/* place of the next: others may add row locks */
 } TxnPrepared;
 
