@@ -300,8 +300,9 @@ free_place(int place)
 		p = &Workload->entries[*p].next;
 	*p = entry->next;
 	Workload->nkinds--;
-	memset(entry, 0, sizeof(KindEntry));
+	/* (others compare it without the lock) */
 	entry->generation = Max(generation, 1);
+	memset((char *) entry + offsetof(KindEntry, used), 0, sizeof(KindEntry) - offsetof(KindEntry, used));
 	entry->description_dirty = true;
 }
 

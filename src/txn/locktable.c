@@ -36,7 +36,7 @@ typedef struct Partition
 {
 	RowLock   **buckets;
 	uint32		nbuckets;		/* power of 2 */
-	uint32		nlocks;
+	volatile uint32 nlocks;
 	RowLock    *first[FIRST_BUCKETS];
 } Partition;
 
@@ -380,7 +380,7 @@ txn_test_lock_entries(void)
 	int			i;
 
 	for (i = 0; i < TXN_LOCK_PARTITIONS; i++)
-		n += *(volatile uint32 *) &partitions[i].nlocks;
+		n += partitions[i].nlocks;
 	return n;
 }
 
@@ -397,9 +397,9 @@ locktable_release(TxnBackend *b, SubTransactionId from_sub, uint64 since)
 	uint64		row;
 
 	/* others may copy an entry before it is removed: look at what they have added, too */
-	while (*(RowLock *volatile *) &b->owned != NULL)
+	while (b->owned != NULL)
 	{
-		uint64		arrivals = *(volatile uint64 *) &b->arrivals;
+		uint64		arrivals = b->arrivals;
 
 		if (arrivals == since)
 			break;

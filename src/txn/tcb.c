@@ -285,7 +285,7 @@ add_frame(SubTransactionId sub, CommandId first, bool exact)
 	f = &My.frames[My.nframes++];
 	f->sub = sub;
 	f->first_entry = My.nentries;
-	f->first_arrival = My.backend != NULL ? *(volatile uint64 *) &My.backend->arrivals : 0;
+	f->first_arrival = My.backend != NULL ? My.backend->arrivals : 0;
 	f->first = first;
 	f->exact = exact;
 }

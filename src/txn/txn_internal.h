@@ -158,10 +158,10 @@ typedef struct TxnBackend
 	uint32		ring_next;		/* owner only */
 	volatile uint64 nentries;	/* for views */
 	slock_t		mutex;			/* protects "owned", "cursor", "arrivals" */
-	struct RowLock *owned;		/* its entries in the lock table, the last to
+	struct RowLock *volatile owned; /* its entries in the lock table, the last to
 								 * arrive first */
 	struct RowLock *cursor;		/* the next one that locktable_release() looks at */
-	uint64		arrivals;		/* entries that ever came to "owned" */
+	volatile uint64 arrivals;	/* entries that ever came to "owned" */
 	TxnSub	   *deeper[TXN_MIRROR_CHUNKS];	/* in the arena; element n has the
 											 * levels from TXN_MIRROR_SUBS << n on,
 											 * as many as come before them */
