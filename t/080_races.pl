@@ -553,6 +553,21 @@ is($node->safe_psql('postgres', 'SELECT * FROM p'), '1|2|0', 'the row is where i
 	$session->{in} .= "\\q\n";
 	IPC::Run::finish($session->{run});
 }
+
+# ---- two are about to insert the first rows of a table with a fill factor: both follow it ----
+{
+	$node->safe_psql('postgres', join(';', map { "CREATE TABLE $_ (id int, t text) USING sofort WITH (fillfactor = 20)" } 'alone', 'filled'));
+	my $copy = sub { return qq{COPY $_[0] FROM PROGRAM 'for i in `seq 1 100`; do printf "%d\\t%01900d\\n" \$i 0; done'} };
+	my $most = sub { return $node->safe_psql('postgres', "SELECT max(n) FROM (SELECT count(*) n FROM $_[0] GROUP BY (ctid::text::point)[0]) q") };
+	transactions(q{INSERT INTO alone VALUES (0, repeat('0', 1900))}, $copy->('alone'));
+	$node->arm('store-append', 'wait');
+	my $session = background($copy->('filled'));
+	ok($node->wait_at('store-append'), 'COPY looks for the first row');
+	transactions(q{INSERT INTO filled VALUES (0, repeat('0', 1900))});
+	$node->disarm('store-append');
+	ends_well($session, 'COPY ends');
+	is($most->('filled'), $most->('alone'), 'no block has more rows');
+}
 $node->stop;
 
 # ---- the directory of transactions has grown, which is not durable yet: who has a place in it for the first time

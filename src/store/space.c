@@ -719,15 +719,13 @@ static bool
 take_append(StoreDesc *store, uint32 want, Reservation *r)
 {
 	pg_atomic_uint64 *append = &store->shared->append;
-	bool		spread = store->header->tid_fill != 0;
-	uint64		a;
+	uint64		a = pg_atomic_read_u64(append);
 
-	if (spread)
-		spread_step_over(store);
-	a = pg_atomic_read_u64(append);
-
+	SOFORT_STOP("store-append");
 	while (FREE_COUNT(a) > 0)
 	{
+		/* (decided before there is a row, so it is asked behind that) */
+		bool		spread = store->header->tid_fill != 0;
 		uint64		row = FREE_ROW(a);
 		uint32		n = Min(want, FREE_COUNT(a));
 
