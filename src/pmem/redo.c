@@ -48,7 +48,7 @@ typedef struct RedoShared
 	pg_atomic_uint64 head;		/* next position */
 	pg_atomic_uint64 start;		/* blocks before it may be overwritten */
 	uint64		nblocks;
-	int			worker;			/* PGPROC number, or -1 */
+	volatile int worker;		/* PGPROC number, or -1 */
 	pg_atomic_uint32 asked;		/* the worker was */
 
 	/*
