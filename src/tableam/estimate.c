@@ -65,7 +65,8 @@ filled_capacity(StoreDesc *store, BlockNumber nblocks)
 	double		rows = (double) store_capacity(nblocks);
 	const StoreHeader *h = store->header;
 
-	return h->tid_fill == 0 ? rows : rows * h->tid_fill / h->tid_rows;
+	/* (both are decided together, before there is a block) */
+	return nblocks == 0 || h->tid_fill == 0 ? rows : rows * h->tid_fill / h->tid_rows;
 }
 
 /*
