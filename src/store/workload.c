@@ -302,7 +302,8 @@ free_place(int place)
 	Workload->nkinds--;
 	/* (others compare it without the lock) */
 	entry->generation = Max(generation, 1);
-	memset((char *) entry + offsetof(KindEntry, used), 0, sizeof(KindEntry) - offsetof(KindEntry, used));
+	memset((char *) entry + offsetof(KindEntry, used), 0,
+		   sizeof(KindEntry) - offsetof(KindEntry, used));
 	entry->description_dirty = true;
 }
 
