@@ -586,6 +586,8 @@ $node->stop;
 		is(say_to($session{$name}, 'SELECT 1'), "1\n", "session $name");
 	}
 	is(say_to($session{low}, 'CREATE TABLE y (id int) USING sofort; INSERT INTO y VALUES (1)'), '', 'the pool has transactions');
+	# (their directory grows, too, when the launcher saves them)
+	ok($young->workload_is_saved('y'), 'statistics of the workload are saved');
 	chomp(my $pid = say_to($session{middle}, 'SELECT pg_backend_pid()'));
 	$young->arm('pmem-vector-published', 'wait');
 	send_to($session{high}, 'INSERT INTO y VALUES (2)');
