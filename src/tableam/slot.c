@@ -252,7 +252,8 @@ slot_copy(TupleTableSlot *dst, TupleTableSlot *src)
 
 		d->store = s->store;
 		d->ref = s->ref;
-		d->words = *slot_words(s);
+		if (s->store != NULL)
+			d->words = *slot_words(s);
 	}
 
 	/* the copy must depend neither on the source slot nor on the row */

@@ -110,3 +110,20 @@ CREATE TABLE like_part PARTITION OF like_parent FOR VALUES FROM (1) TO (100);
 INSERT INTO like_parent VALUES (1, 'x', 2) ON CONFLICT (a) DO NOTHING;
 INSERT INTO like_parent VALUES (1, 'y', 2) ON CONFLICT (a) DO UPDATE SET b = 'again';
 SELECT * FROM like_parent;
+
+-- partitions elsewhere: rows move there in batches, of copies of what came from outside
+CREATE EXTENSION postgres_fdw;
+DO $$BEGIN
+	EXECUTE format('CREATE SERVER self FOREIGN DATA WRAPPER postgres_fdw OPTIONS (dbname %L, port %L, host %L)',
+		current_database(), current_setting('port'), split_part(current_setting('unix_socket_directories'), ',', 1));
+END$$;
+CREATE USER MAPPING FOR CURRENT_USER SERVER self;
+CREATE TABLE away (a int, t text) PARTITION BY LIST (a);
+CREATE TABLE away_1_here (a int, t text) USING :am2;
+CREATE FOREIGN TABLE away_1 PARTITION OF away FOR VALUES IN (1) SERVER self OPTIONS (schema_name 'f', table_name 'away_1_here', batch_size '10');
+CREATE TABLE away_2 PARTITION OF away FOR VALUES IN (2) USING :am1;
+INSERT INTO away SELECT 2, 'text ' || i FROM generate_series(1, 25) i;
+UPDATE away t SET a = 1 FROM (VALUES (1), (2)) s (a) WHERE t.a = s.a AND s.a = 2;
+INSERT INTO away SELECT 1 + i % 2, 'more ' || i FROM generate_series(1, 25) i;
+SELECT tableoid::regclass, count(*), min(t), max(t) FROM away GROUP BY 1 ORDER BY count(*);
+SELECT count(*), min(t), max(t) FROM away_1_here;
