@@ -6,8 +6,9 @@
  * A slot is a virtual slot that knows the version it came from: columns are decoded
  * from left to right when they are asked for, by-reference values stay in the pool
  * until the slot is materialized, and the system columns are those of the words when
- * the slot was filled.  A slot may also hold values set from outside (COPY,
- * ExecStoreVirtualTuple); then there is no version.
+ * the slot was filled (or, if its block was settled then, when they are asked for).  A
+ * slot may also hold values set from outside (COPY, ExecStoreVirtualTuple); then there is
+ * no version.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,6 +66,7 @@ read_words(SofortSlot *s)
 	s->words.end = word_read(&s->ref.words->end);
 }
 
+/* Of a slot with a version */
 static const RowWords *
 slot_words(SofortSlot *s)
 {
