@@ -211,8 +211,7 @@ is(join(' ', @again), join(' ', (8) x 8), 'settled again in each of eight lives'
 foreach my $point ('row-claimed', 'commit-before-durable', 'commit-durable')
 {
 	fill();
-	$node->psql('postgres', "SELECT sofort_test.arm('$point', 'kill'); DELETE FROM t WHERE id IN (3, 700)");
-	$node->reap;
+	ok($node->crash_at($point, 'DELETE FROM t WHERE id IN (3, 700)', 1, 'BEGIN; DELETE FROM t WHERE id = 100; ROLLBACK;'), "a deletion kills the server at $point");
 	$node->start;
 	my $n = counts();
 	ok($n eq 1016 || $n eq 1014, "killed at $point: all or nothing ($n)");
