@@ -91,6 +91,17 @@ is(settled(), 6, '... and an update beside it');
 say_to($locker, 'COMMIT');
 is(counts(), 1016, '... all rows are there');
 
+# ---- VACUUM ----
+fill();
+$node->arm('store-prune-state', 'wait', 1_000_000);
+sql('VACUUM t');
+is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 0, 'VACUUM passes over settled blocks');
+sql('DELETE FROM t WHERE id = 700');
+sql('VACUUM t');
+is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 256, '... and looks at the rows of the others');
+$node->disarm('store-prune-state');
+is(counts(), 1015, '... the deleted row is gone');
+
 # ---- snapshots ----
 fill();
 my $old = session_on($node);

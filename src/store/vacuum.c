@@ -258,6 +258,12 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	if (b == NULL)
 		return;
 	pm_read_miss(1);
+	/* nothing is dead there; but values of dictionaries may have to be counted */
+	if (!p.counting && store_block_is_settled(b))
+	{
+		result->nlive = result->nsettled = b->capacity;
+		return;
+	}
 	space_before_free(store, block);
 	p.shape = shape_get(store->header, b->shape);
 	store_cursor_init(&cursor);
