@@ -159,7 +159,7 @@ foreach my $placement (qw(dram hybrid pmem))
 $node->safe_psql('postgres', q{CREATE TABLE p (id int, t text, f int) USING sofort;
 	INSERT INTO p SELECT i, 't' || i, i % 10 FROM generate_series(1, 150000) i;
 	CREATE INDEX p_id ON p USING sofort_index (id); CREATE INDEX p_f ON p USING sofort_index (f, id); ANALYZE p});
-my $parallel = 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_index_scan_size = 0; SET enable_seqscan = off; SET enable_bitmapscan = off;';
+my $parallel = 'SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_index_scan_size = 0; SET enable_seqscan = off; SET enable_bitmapscan = off;';
 foreach my $mode (qw(instant synchronous))
 {
 	$node->append_conf('postgresql.conf', "sofort.recovery_mode = $mode\nsofort.recovery_workers = 0\n");
