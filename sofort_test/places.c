@@ -357,7 +357,7 @@ sofort_test_settled_blocks(PG_FUNCTION_ARGS)
 	{
 		const BlockHeader *block = store_block(store, i);
 
-		if (block != NULL && store_block_is_settled(block))
+		if (block != NULL && store_block_is_settled(store, block))
 			n++;
 	}
 	relation_close(rel, AccessShareLock);

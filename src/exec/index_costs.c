@@ -31,12 +31,12 @@ btree_costs(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup
 static void
 adjust_indexes(PlannerInfo *root, Oid relid, bool inhparent, RelOptInfo *rel)
 {
+	Oid			am = exec_table_am_oid();
 	ListCell   *lc;
 
 	if (next_get_relation_info)
 		next_get_relation_info(root, relid, inhparent, rel);
-	if (rel->indexlist == NIL || exec_relation_am(relid) != exec_table_am_oid() ||
-		!OidIsValid(exec_table_am_oid()))
+	if (rel->indexlist == NIL || !OidIsValid(am) || exec_relation_am(relid) != am)
 		return;
 	foreach(lc, rel->indexlist)
 	{

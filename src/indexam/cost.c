@@ -128,8 +128,7 @@ indexam_cost_of_looking(const IndexPath *path, double selectivity)
 {
 	if (path->path.pathtype != T_IndexOnlyScan)
 		return 0;
-	return clamp_row_est(selectivity * path->indexinfo->rel->tuples) *
-		cpu_tuple_cost;
+	return clamp_row_est(selectivity * path->indexinfo->rel->tuples) * cpu_tuple_cost;
 }
 
 /* Between 0 and 1: the part of an index that can already be searched as an index */

@@ -304,7 +304,7 @@ is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot)
 	if (snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable() ||
 		word_read(&root->block->settled) == 0)
 		return false;
-	if (!store_block_is_settled(root->block) && !block_settle_again(store, root->block))
+	if (!store_block_is_settled(store, root->block) && !block_settle_again(store, root->block))
 		return false;
 	Assert(!is_heap_only(root->words) && sight(NULL, store, root, snapshot) == TXN_VISIBLE);
 	return true;

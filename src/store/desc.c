@@ -240,6 +240,7 @@ make_local(StoreNode *node)
 	local->desc.id = id;
 	local->desc.header = node->header;
 	local->desc.shared = shared;
+	local->desc.settled_mark = settled_mark_of_life();
 	local->desc.local = local;
 	local->stale = true;
 	e = hash_search(descs, &id, HASH_ENTER, NULL);

@@ -13,6 +13,16 @@
 #include "miscadmin.h"
 #include "sofort/store/store_internal.h"
 
+/*
+ * In each life another number, and not one that a flipped bit makes of an earlier one.  The
+ * highest bit is for tickets.
+ */
+uint64
+settled_mark_of_life(void)
+{
+	return (pool_life() * UINT64CONST(0x9E3779B97F4A7C15)) & ~SETTLED_TICKET;
+}
+
 /* One that no other settling has had or will have, as long as its pid is not used again */
 static uint64
 new_ticket(void)
@@ -57,7 +67,7 @@ bool
 block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon)
 {
 	uint64		found = word_read(&block->settled);
-	uint64		mark = store_settled_mark();
+	uint64		mark = store->settled_mark;
 	uint64		ticket;
 	uint64		result;
 

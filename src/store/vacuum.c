@@ -244,7 +244,7 @@ prune_row(PruneState *p, const RowRef *ref)
 
 void
 store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
-				  const Bitmapset *key_columns, StorePruneResult *result)
+				  const Bitmapset *key_columns, bool skip_settled, StorePruneResult *result)
 {
 	PruneState	p = {.store = store,.horizon = horizon,.key_columns = key_columns,
 	.unread = {.owner = store->id},.result = result};
@@ -259,7 +259,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		return;
 	pm_read_miss(1);
 	/* nothing is dead there; but values of dictionaries may have to be counted */
-	if (!p.counting && store_block_is_settled(b))
+	if (skip_settled && !p.counting && store_block_is_settled(store, b))
 	{
 		result->nlive = result->nsettled = b->capacity;
 		return;

@@ -476,7 +476,7 @@ verify_settled(const Verify *v, uint64 number, const BlockHeader *block)
 	bool		wrong = false;
 	int			i;
 
-	if (!store_block_is_settled(block))
+	if (!store_block_is_settled(v->store, block))
 		return;
 	for (i = 0; i < block->capacity && !wrong; i++, record += plan->record_stride)
 	{
@@ -487,7 +487,7 @@ verify_settled(const Verify *v, uint64 number, const BlockHeader *block)
 			WORD_TAG(word_read(&words->end)) == WORD_TAG_STAMP;
 	}
 	snprintf(place, sizeof(place), "block " UINT64_FORMAT, number);
-	if (wrong && store_block_is_settled(block))
+	if (wrong && store_block_is_settled(v->store, block))
 		complain(v, "block", place, "counts as visible to everybody, and has a row that is not");
 }
 

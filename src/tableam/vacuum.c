@@ -45,6 +45,7 @@ typedef struct VacuumState
 	TransactionId oldest_xmin;	/* for the report; "horizon" decides */
 	uint64		horizon;
 	Bitmapset  *key_columns;	/* columns to which indexes refer */
+	bool		skip_settled;	/* not DISABLE_PAGE_SKIPPING */
 	bool		index_vacuum;	/* INDEX_CLEANUP */
 	int			nindexes;
 	Relation   *indexes;
@@ -98,6 +99,7 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 	vac->key_columns = store_key_columns(rel, vac->store);
 	store_vacuum_begin(rel, vac->store, indexes_are_complete(vac));
 	vac->nblocks = store_tid_blocks(vac->store);
+	vac->skip_settled = (params->options & VACOPT_DISABLE_PAGE_SKIPPING) == 0;
 	vac->index_vacuum = params->index_cleanup != VACOPTVALUE_DISABLED;
 	vac->index_stats = palloc0((vac->nindexes + 1) * sizeof(IndexBulkDeleteResult *));
 
@@ -253,7 +255,8 @@ cleanup_indexes(VacuumState *vac)
 static void
 prune_block(VacuumState *vac, BlockNumber block, StorePruneResult *result)
 {
-	store_prune_block(vac->rel, vac->store, block, vac->horizon, vac->key_columns, result);
+	store_prune_block(vac->rel, vac->store, block, vac->horizon, vac->key_columns,
+					  vac->skip_settled, result);
 	for (int i = 0; i < result->ndead; i++)
 	{
 		if (vac->ndead == 0 ||

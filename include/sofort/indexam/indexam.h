@@ -143,11 +143,12 @@ extern bool indexam_is_volatile(Oid index_oid);
  * planner's units: what an index that is not there adds to each of its scans. */
 extern double indexam_cost_without(Relation index, double pages, double rows);
 
+struct IndexPath;
+
 /*
  * What an index-only scan of a sofort table costs more than one of heap, by whatever index;
  * 0 for another scan.
  */
-struct IndexPath;
 extern double indexam_cost_of_looking(const struct IndexPath *path, double selectivity);
 
 /* Cost of rebuilding an index of such a table, in the same units */

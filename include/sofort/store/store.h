@@ -26,7 +26,6 @@
 #include "port/pg_bitutils.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
-#include "sofort/pmem/pool.h"
 #include "sofort/txn/words.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
@@ -101,6 +100,7 @@ typedef struct StoreDesc
 	StoreId		id;
 	StoreHeader *header;		/* in the pool */
 	StoreShared *shared;		/* in the arena */
+	uint64		settled_mark;	/* of this life, see store_block_is_settled() */
 	/* private to src/store */
 	struct StoreLocal *local;
 } StoreDesc;
@@ -316,23 +316,13 @@ typedef struct RowRef
 } RowRef;
 
 /*
- * What BlockHeader.settled is in a settled block: in each life another number, and not one
- * that a flipped bit makes of an earlier one.  The highest bit is for tickets.
- */
-static inline uint64
-store_settled_mark(void)
-{
-	return (pool_life() * UINT64CONST(0x9E3779B97F4A7C15)) & ~SETTLED_TICKET;
-}
-
-/*
  * Is every row of the block visible to all snapshots that are taken from now on, and to
  * those that were taken already?  To be asked after taking one.
  */
 static inline bool
-store_block_is_settled(const BlockHeader *block)
+store_block_is_settled(const StoreDesc *store, const BlockHeader *block)
 {
-	return __atomic_load_n(&block->settled, __ATOMIC_ACQUIRE) == store_settled_mark();
+	return __atomic_load_n(&block->settled, __ATOMIC_ACQUIRE) == store->settled_mark;
 }
 
 /* Number of blocks in use (BlockNumber of the last + 1). */
@@ -571,7 +561,8 @@ typedef struct StorePruneResult
 } StorePruneResult;
 
 extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
-							  const Bitmapset *key_columns, StorePruneResult *result);
+							  const Bitmapset *key_columns, bool skip_settled,
+							  StorePruneResult *result);
 
 /* The columns (of the store) to which an index refers; to be asked once in a VACUUM. */
 extern Bitmapset *store_key_columns(Relation rel, StoreDesc *store);

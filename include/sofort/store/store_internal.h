@@ -930,6 +930,9 @@ extern void garbage_free_all(StoreShared *shared);
 
 /* ---- settled.c ---- */
 
+/* What BlockHeader.settled is in settled blocks, in this life */
+extern uint64 settled_mark_of_life(void);
+
 /*
  * Marks the block as settled if it is; true: it is.  All transactions before the horizon
  * have ended for everybody.  Any number of processes may do so at the same time.
