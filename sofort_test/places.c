@@ -31,7 +31,7 @@
 PG_FUNCTION_INFO_V1(sofort_test_places);
 PG_FUNCTION_INFO_V1(sofort_test_chains);
 PG_FUNCTION_INFO_V1(sofort_test_milestone_bytes);
-PG_FUNCTION_INFO_V1(sofort_test_settled_blocks);
+PG_FUNCTION_INFO_V1(sofort_test_settled_rows);
 PG_FUNCTION_INFO_V1(sofort_test_placements_asked);
 
 static void
@@ -345,7 +345,7 @@ sofort_test_milestone_bytes(PG_FUNCTION_ARGS)
 }
 
 Datum
-sofort_test_settled_blocks(PG_FUNCTION_ARGS)
+sofort_test_settled_rows(PG_FUNCTION_ARGS)
 {
 	Relation	rel = relation_open(PG_GETARG_OID(0), AccessShareLock);
 	StoreDesc  *store;
@@ -357,8 +357,8 @@ sofort_test_settled_blocks(PG_FUNCTION_ARGS)
 	{
 		const BlockHeader *block = store_block(store, i);
 
-		if (block != NULL && store_block_is_settled(store, block))
-			n++;
+		if (block != NULL)
+			n += block_settled_rows(store, block);
 	}
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT32(n);

@@ -119,9 +119,9 @@ CREATE FUNCTION milestone_bytes(relation regclass)
 RETURNS bigint AS 'MODULE_PATHNAME', 'sofort_test_milestone_bytes' LANGUAGE C STRICT;
 COMMENT ON FUNCTION milestone_bytes(regclass) IS 'memory that the milestones of a table take';
 
-CREATE FUNCTION settled_blocks(relation regclass)
-RETURNS integer AS 'MODULE_PATHNAME', 'sofort_test_settled_blocks' LANGUAGE C STRICT;
-COMMENT ON FUNCTION settled_blocks(regclass) IS 'blocks at whose rows index-only scans do not look';
+CREATE FUNCTION settled_rows(relation regclass)
+RETURNS integer AS 'MODULE_PATHNAME', 'sofort_test_settled_rows' LANGUAGE C STRICT;
+COMMENT ON FUNCTION settled_rows(regclass) IS 'rows at which index-only scans do not look';
 
 CREATE FUNCTION placements_asked(relation regclass)
 RETURNS text AS 'MODULE_PATHNAME', 'sofort_test_placements_asked' LANGUAGE C STRICT;

@@ -55,7 +55,7 @@ TABLE s_view ORDER BY i;
 CREATE UNIQUE INDEX s_view_btree ON s_view (i);
 REFRESH MATERIALIZED VIEW CONCURRENTLY s_view;
 TABLE s_view ORDER BY i;
--- no version skips through an index, or believes that it could
+-- each version passes over entries between the bounds of a scan, and knows what that costs
 CREATE TABLE s_big (a int, b int, c text) USING sofort;
 INSERT INTO s_big SELECT i % 10, i, 'c' || i FROM generate_series(1, 200000) i;
 CREATE INDEX s_big_a_b ON s_big USING sofort_index (a, b);
@@ -70,7 +70,7 @@ BEGIN
     ASSERT plan -> 0 -> 'Plan' ->> 'Index Name' = 's_big_a_b';
     RETURN plan -> 0 -> 'Plan' ->> 'Total Cost';
 END $$;
-SELECT cost_by_index('b = 42') > cost_by_index('b > 0') / 20 AS all_of_it, cost_by_index('a = 2 AND b = 42') < 50 AS one, cost_by_index('a IN (1, 2) AND b = 42') < 50 AS two,
-    cost_by_index('a > 4 AND b = 42') > cost_by_index('a > 4 AND c > ''''') / 20 AS half, cost_by_index('a IS NULL AND b = 42') < 50 AS nulls;
+SELECT cost_by_index('b = 42') < cost_by_index('b > 0') / 20 AS some_of_it, cost_by_index('b = 42') > 2 * cost_by_index('a = 2 AND b = 42') AS of_each, cost_by_index('a = 2 AND b = 42') < 50 AS one, cost_by_index('a IN (1, 2) AND b = 42') < 50 AS two,
+    cost_by_index('a > 4 AND b = 42') < cost_by_index('b = 42') * 0.7 AS half, cost_by_index('a IS NULL AND b = 42') < 50 AS nulls;
 SET max_parallel_workers_per_gather = 0;
 EXPLAIN (COSTS OFF) SELECT count(c) FROM s_small JOIN s_big ON b = x;

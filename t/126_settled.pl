@@ -1,6 +1,6 @@
-# Blocks of which every row is visible to everybody: index-only scans do not look at
-# their rows. Nobody may find such a block beside a row that has ended for him: not
-# while it is being marked, not after a crash, not with whatever snapshot.
+# Rows that are visible to everybody: index-only scans do not look at them. Nobody may find
+# a row among them that has ended for him: not while they are being marked, not after a
+# crash, not with whatever snapshot.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ $node->init(conf => [ 'autovacuum = off', 'jit = off', 'max_connections = 30', "
 $node->start;
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
-sub settled { return sql(q{SELECT sofort_test.settled_blocks('t')}); }
+sub settled { return sql(q{SELECT sofort_test.settled_rows('t')}); }
 
 sub leave
 {
@@ -61,33 +61,58 @@ foreach (['id', 't_pkey'], ['n', 't_n'])
 }
 
 # ---- what is marked ----
-is(settled(), 8, 'after VACUUM all blocks are settled');
-is(counts(), 1016, '... and the rows are there');
+is(settled(), 1016, 'after VACUUM all rows are settled');
+is(counts(), 1016, '... and they are there');
 sql('BEGIN; DELETE FROM t WHERE id = 600; ROLLBACK');
-is(settled(), 7, 'a deletion takes the mark away, and a rollback does not bring it back');
+is(settled(), 1012, 'a deletion takes the mark from four rows, and a rollback does not bring it back');
 is(counts(), 1016, '... all rows are there');
+sql('BEGIN; DELETE FROM t WHERE id BETWEEN 600 AND 602; ROLLBACK');
+is(settled(), 1008, '... those that do not have it are left alone');
 sql('DELETE FROM t WHERE id = 900; UPDATE t SET s = s WHERE id = 30');
-is(settled(), 5, 'so do deletions and updates that commit');
+is(settled(), 1000, 'so do deletions and updates that commit');
 is(counts(), 1015, '... seen at once');
 sql('VACUUM t');
-is(settled(), 6, 'VACUUM does not mark blocks with free rows, or with several versions of one');
+is(settled(), 1008, 'VACUUM does not mark groups with a free row, or with several versions of one');
 sql('INSERT INTO t VALUES (2000, 2000)');
-sql('VACUUM t');
 is(counts(), 1016, 'a new row is seen');
+sql('BEGIN; INSERT INTO t VALUES (2001, 2001); ROLLBACK');
+sql('VACUUM t');
+is(counts(), 1016, '... also after VACUUM');
 is($node->verify_problems, '', 'verify');
+
+# All rows of a word, none of another one: both halves of a block have a word of their own
+fill();
+sql('DELETE FROM t WHERE id BETWEEN 761 AND 888');
+is(settled(), 1016 - 128, 'half of a block has ended');
+is(counts(), 1016 - 128, '... the other half is there');
+sql('VACUUM t');
+is(settled(), 1016 - 128, '... VACUUM marks nothing else');
+sql('INSERT INTO t SELECT i, i FROM generate_series(3001, 3128) i');
+is(settled(), 1016 - 128, 'new rows are not settled');
+is(counts(), 1016, '... and seen');
+sql('VACUUM t');
+is(settled(), 1016, '... VACUUM settles them');
+is(counts(), 1016, '... seen');
+
+# Each row by itself
+my $wrong_rows = sql(q{DO $$ BEGIN
+	FOR i IN 1 .. 1016 LOOP
+		DELETE FROM t WHERE id = i;
+	END LOOP; END $$; } . "$scans; $by_index; SELECT count(*) FROM t WHERE id BETWEEN 1 AND 1016; SELECT count(*) FROM t WHERE id > 1016");
+is($wrong_rows, "0\n128", 'no deleted row is seen, whatever its place');
 
 fill();
 sql('BEGIN; SELECT id FROM t WHERE id = 600 FOR UPDATE; COMMIT');
-is(settled(), 8, 'a row lock is no end');
+is(settled(), 1016, 'a row lock is no end');
 sql('BEGIN; SELECT id FROM t WHERE id = 600 FOR KEY SHARE; SAVEPOINT s; DELETE FROM t WHERE id = 600; ROLLBACK TO s; COMMIT');
-is(settled(), 7, '... a deletion after a lock is one');
+is(settled(), 1012, '... a deletion after a lock is one');
 is(counts(), 1016, '... which was rolled back');
 my $locker = session_on($node);
 my $deleter = session_on($node);
 say_to($locker, 'BEGIN; SELECT id FROM t WHERE id = 300 FOR KEY SHARE');
-is(settled(), 7, 'a lock that is held');
+is(settled(), 1012, 'a lock that is held');
 say_to($deleter, 'BEGIN; UPDATE t SET s = s WHERE id = 300; COMMIT');
-is(settled(), 6, '... and an update beside it');
+is(settled(), 1008, '... and an update beside it');
 say_to($locker, 'COMMIT');
 is(counts(), 1016, '... all rows are there');
 
@@ -95,12 +120,12 @@ is(counts(), 1016, '... all rows are there');
 fill();
 $node->arm('store-prune-state', 'wait', 1_000_000);
 sql('VACUUM t');
-is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 0, 'VACUUM passes over settled blocks');
+is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 0, 'VACUUM passes over settled rows');
 sql('DELETE FROM t WHERE id = 700');
 sql('VACUUM t');
-is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 256, '... and looks at the rows of the others');
+is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 4, '... and looks at the others');
 sql('VACUUM (DISABLE_PAGE_SKIPPING) t');
-is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 256 + 1015, '... and at all if told so');
+is(sql(q{SELECT sofort_test.passages('store-prune-state')}), 4 + 1015, '... and at all if told so');
 $node->disarm('store-prune-state');
 is(counts(), 1015, '... the deleted row is gone');
 
@@ -123,7 +148,7 @@ is(settled(), 0, 'rows that an older snapshot does not see are not marked');
 is(counts($old), 0, '... it sees none (as on heap: TRUNCATE is not undone for it)');
 say_to($old, 'COMMIT');
 sql('VACUUM t');
-is(settled(), 6, '... until it has gone');
+is(settled(), 504, '... until it has gone');
 
 fill();
 say_to($old, 'BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM t WHERE n > 1000; SET enable_seqscan = off; SELECT count(*) FROM t WHERE id BETWEEN 500 AND 600');
@@ -139,7 +164,7 @@ foreach my $point ('store-settle-begun', 'store-settle-checked')
 	foreach my $how ('DELETE FROM t WHERE id = 700', 'UPDATE t SET n = 5000 WHERE id = 700', 'UPDATE t SET s = 5000 WHERE id = 700')
 	{
 		sql('DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i, i FROM generate_series(1, 1016) i');
-		$node->arm($point, 'wait', 7);	# the block of row 700
+		$node->arm($point, 'wait', 9);	# the second half of the block of row 700
 		my $vacuum = session_on($node);
 		send_to($vacuum, 'VACUUM t');
 		ok($node->wait_at($point), "$point: VACUUM waits");
@@ -150,7 +175,7 @@ foreach my $point ('store-settle-begun', 'store-settle-checked')
 		leave($vacuum);
 		is(counts(), $expected, "$point, $how: the same rows as before");
 		is($expected, $how =~ /DELETE/ ? 1015 : 1016, '... and the right ones');
-		is(settled(), 7, '... its block is not settled');
+		is(settled(), 1016 - 128, '... its mark is not there');
 		is($node->verify_problems, '', '... verify');
 	}
 }
@@ -162,7 +187,7 @@ $node->arm('row-claimed', 'wait');
 send_to($deleter, 'BEGIN; DELETE FROM t WHERE id = 700');
 ok($node->wait_at('row-claimed'), 'a deleter waits behind his claim');
 sql('VACUUM t');
-is(settled(), 7, '... VACUUM has seen it');
+is(settled(), 1012, '... VACUUM has seen it');
 $node->disarm('row-claimed');
 answer($deleter);
 say_to($deleter, 'COMMIT');
@@ -170,14 +195,14 @@ is(counts(), 1015, '... committed');
 fill();
 $node->arm('row-claimed', 'wait');
 send_to($deleter, 'BEGIN; DELETE FROM t WHERE id = 700');
-ok($node->wait_at('row-claimed'), 'a deleter waits behind his claim in a settled block');
-is(settled(), 8, '... which is settled still');
+ok($node->wait_at('row-claimed'), 'a deleter waits behind his claim of a settled row');
+is(settled(), 1016, '... which is settled still');
 is(counts(), 1016, '... and the row is there');
 $node->disarm('row-claimed');
 answer($deleter);
 say_to($deleter, 'COMMIT');
 is(counts(), 1015, '... committed');
-is(settled(), 7, '... no mark any more');
+is(settled(), 1012, '... no mark any more');
 
 # Two settle the same block, and a deletion comes between the look of the first one and its mark
 fill();
@@ -185,7 +210,7 @@ leave($_) foreach ($locker, $deleter, $old);
 $node->crash_and_start;
 ($locker, $deleter) = map { session_on($node) } (1, 2);
 my $reader = session_on($node);
-$node->arm('store-settle-checked', 'wait', 7);
+$node->arm('store-settle-checked', 'wait', 9);
 send_to($reader, "$scans; $by_index; SELECT count(*) FROM t WHERE id > 0");
 ok($node->wait_at('store-settle-checked'), 'a reader has looked at a block of an earlier life');
 say_to($deleter, 'BEGIN; DELETE FROM t WHERE id = 700');
@@ -194,12 +219,12 @@ send_to($locker, 'VACUUM t');
 ok($node->wait_at('store-settle-begun'), '... a row is deleted, and VACUUM begins with the block');
 $node->disarm('store-settle-checked');
 is(answer($reader), "1016\n", '... the reader gets his rows');
-is(settled(), 7, '... and has not marked the block');
+is(settled(), 1016 - 128, '... and has not marked them');
 say_to($deleter, 'COMMIT');
 is(counts(), 1015, '... the deletion is seen');
 $node->disarm('store-settle-begun');
 answer($locker);
-is(settled(), 7, '... nor does VACUUM mark it');
+is(settled(), 1012, '... VACUUM marks the others');
 is(counts(), 1015, '... the deletion is still seen');
 leave($_) foreach ($locker, $deleter, $reader);
 
@@ -207,21 +232,21 @@ leave($_) foreach ($locker, $deleter, $reader);
 fill();
 sql('DELETE FROM t WHERE id = 1016');
 $node->crash_and_start;
-is(settled(), 0, 'after a crash no block is settled');
+is(settled(), 0, 'after a crash no row is settled');
 is(counts(), 1015, '... the rows are those that were there');
-is(settled(), 7, '... and who looks at a row settles its block again');
+is(settled(), 1012, '... and who looks at a row settles it again, and its neighbours');
 sql('DELETE FROM t WHERE id = 1');
 $node->restart;
-is(settled(), 0, 'after a restart no block is settled');
+is(settled(), 0, 'after a restart no row is settled');
 is(counts(), 1014, '... the rows are those that were there');
-is(settled(), 6, '... settled again');
+is(settled(), 1008, '... settled again');
 
 # (the mark is another number in each life)
 fill();
 my @again = map { $node->crash_and_start; counts(); settled() } (1 .. 8);
-is(join(' ', @again), join(' ', (8) x 8), 'settled again in each of eight lives');
+is(join(' ', @again), join(' ', (1016) x 8), 'settled again in each of eight lives');
 
-# The server dies behind a claim, or behind the commit, in a block that counts as settled
+# The server dies behind a claim, or behind the commit, of rows that count as settled
 foreach my $point ('row-claimed', 'commit-before-durable', 'commit-durable')
 {
 	fill();
@@ -243,7 +268,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	sql(q{BEGIN; DELETE FROM t WHERE id = 700; PREPARE TRANSACTION 'p'});
 	$node->crash_and_start;
 	is(counts(), 1016, 'a prepared deletion is not seen');
-	is(settled(), 7, '... its block is not settled');
+	is(settled(), 1012, '... it is not settled');
 	sql("$end PREPARED 'p'");
 	is(counts(), $end eq 'COMMIT' ? 1015 : 1016, "... $end");
 	is($node->verify_problems, '', '... verify');
@@ -281,7 +306,6 @@ sql(q{CREATE PROCEDURE mess(who int, rows int, seconds int) LANGUAGE plpgsql AS 
 		SELECT count(*) * 1000000000 + sum(n) - by_n + by_table INTO by_table FROM t;
 		RETURN by_table;
 	END $$});
-# updates leave several versions of a row; only a rewrite makes such blocks settle again
 my @writers = map { my $s = session_on($node); send_to($s, "CALL mess($_, $rows, $seconds)"); $s } (0 .. 2);
 my @readers = map { session_on($node) } (0 .. 1);
 my ($until, $looks, $wrong, $marked) = (time() + $seconds, 0, '', 0);
@@ -289,7 +313,7 @@ while (time() < $until)
 {
 	sql('VACUUM t') if $looks % 4 == 0;
 	sql('VACUUM FULL t') if $looks % 40 == 39;
-	$marked += settled() > 0;
+	$marked += settled() > 100;
 	send_to($_, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT differs(); COMMIT') foreach (@readers);
 	foreach my $s (@readers)
 	{
@@ -300,7 +324,7 @@ while (time() < $until)
 }
 is($wrong, '', "beside writers and VACUUM each snapshot sees the same by index and by table");
 cmp_ok($looks, '>', 10, "... $looks looks");
-cmp_ok($marked, '>', 0, "... $marked times with settled blocks");
+cmp_ok($marked, '>', 0, "... $marked times with settled rows");
 is(join('', map { answer($_) } @writers), '', '... writers had no error');
 is($node->verify_problems, '', '... verify');
 

@@ -90,76 +90,27 @@ compat_complete_index_routine(IndexAmRoutine *am)
 
 /* ---- costs ---- */
 
-#if PG_VERSION_NUM >= 180000
-
-/* Does the clause fix the value of its column ("=", "= ANY", IS NULL)? */
-static bool
-fixes_column(const IndexPath *path, const IndexClause *clause)
-{
-	Oid			opfamily = path->indexinfo->opfamily[clause->indexcol];
-	ListCell   *lc;
-
-	foreach(lc, clause->indexquals)
-	{
-		Node	   *qual = (Node *) lfirst_node(RestrictInfo, lc)->clause;
-		Oid			op = InvalidOid;
-
-		if (IsA(qual, NullTest) && castNode(NullTest, qual)->nulltesttype == IS_NULL)
-			return true;
-		if (IsA(qual, OpExpr))
-			op = castNode(OpExpr, qual)->opno;
-		else if (IsA(qual, ScalarArrayOpExpr))
-			op = castNode(ScalarArrayOpExpr, qual)->opno;
-		if (OidIsValid(op) && get_op_opfamily_strategy(op, opfamily) == BTEqualStrategyNumber)
-			return true;
-	}
-	return false;
-}
-
-/* The clauses that bound a scan: up to the first column that none of them fixes. */
-static List *
-bounding_clauses(const IndexPath *path)
-{
-	List	   *result = NIL;
-	int			nfixed = 0;		/* columns */
-	ListCell   *lc;
-
-	foreach(lc, path->indexclauses)
-	{
-		IndexClause *clause = lfirst_node(IndexClause, lc);
-
-		if (clause->indexcol > nfixed)
-			break;
-		result = lappend(result, clause);
-		if (clause->indexcol == nfixed && fixes_column(path, clause))
-			nfixed++;
-	}
-	return result;
-}
-#endif
-
 void
-compat_btcostestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup_cost,
-					  Cost *total_cost, Selectivity *selectivity, double *correlation,
-					  double *pages)
+compat_btcostestimate(PlannerInfo *root, IndexPath *path, List *bounding, double loop_count,
+					  Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
+					  double *correlation, double *pages)
 {
 	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity, correlation,
 				   pages);
 #if PG_VERSION_NUM >= 180000
 	{
-		List	   *clauses = bounding_clauses(path);
 		IndexPath	bounded = *path;
 		Selectivity all;
 		double		ignored;
 
-		if (list_length(clauses) == list_length(path->indexclauses))
+		if (list_length(bounding) == list_length(path->indexclauses))
 			return;
 		/* the rest only filters what is read */
-		bounded.indexclauses = clauses;
+		bounded.indexclauses = bounding;
 		btcostestimate(root, &bounded, loop_count, startup_cost, total_cost, &all, &ignored,
 					   pages);
 		*total_cost += Min(all * path->indexinfo->rel->tuples, path->indexinfo->tuples) *
-			cpu_operator_cost * (list_length(path->indexclauses) - list_length(clauses));
+			cpu_operator_cost * (list_length(path->indexclauses) - list_length(bounding));
 	}
 #endif
 }

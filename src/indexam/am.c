@@ -162,10 +162,17 @@ static void
 am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup_cost,
 				Cost *total_cost, Selectivity *selectivity, double *correlation, double *pages)
 {
+	ClauseSplit split;
+	double		part;
+
 	if (pool_status() == POOL_READY && !path->indexinfo->hypothetical)
 		set_size(path->indexinfo);
-	compat_btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity,
-						  correlation, pages);
+	cost_split_clauses(path, &split);
+	compat_btcostestimate(root, path, split.bounding, loop_count, startup_cost, total_cost,
+						  selectivity, correlation, pages);
+	part = cost_part_read(root, path, &split);
+	*total_cost = *startup_cost + (*total_cost - *startup_cost) * part;
+	*pages = ceil(*pages * part);
 	*total_cost += indexam_cost_of_looking(path, *selectivity);
 	cost_add_missing_part(path->indexinfo, loop_count, startup_cost, total_cost);
 }

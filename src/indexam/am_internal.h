@@ -34,6 +34,23 @@ extern void am_check_table(Relation heap);
 extern void cost_add_missing_part(IndexOptInfo *info, double loop_count, Cost *startup,
 								  Cost *total);
 
+/* ---- cost_skip.c ---- */
+
+/* The clauses of a path, as a scan will use them */
+typedef struct ClauseSplit
+{
+	List	   *bounding;		/* bounds of the range that is read */
+	int			nfixed;			/* columns that have one value in it */
+	List	   *skipping;		/* of one column behind that: by them entries are passed over */
+	int			column;			/* from 0 */
+} ClauseSplit;
+
+extern void cost_split_clauses(const IndexPath *path, ClauseSplit *split);
+
+/* Between 0 and 1: what part of the range is read */
+extern double cost_part_read(PlannerInfo *root, const IndexPath *path,
+							 const ClauseSplit *split);
+
 /* ---- options.c ---- */
 extern void options_init(void);
 extern bytea *options_parse(Datum reloptions, bool validate);

@@ -18,6 +18,7 @@
 #include "sofort/compat/indexam.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
+#include "sofort/pmem/fault.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -67,6 +68,10 @@ set_more(ScanState *so, ScanDirection dir, const Fence *fence)
 	TreeLeaf   *leaf = &batch->leaf;
 	Tree	   *tree = so->keys.tree;
 
+	if (leaf->has_high)
+		scan_skip_move(so, ForwardScanDirection, leaf->high);
+	if (leaf->has_low)
+		scan_skip_move(so, BackwardScanDirection, leaf->low);
 	batch->more_right = leaf->has_high && !leaf->cut_high &&
 		(!so->upper.exists || tree_probe_compare(tree, &so->upper.probe, leaf->high) > 0);
 	batch->more_left = leaf->has_low && !leaf->cut_low &&
@@ -109,6 +114,7 @@ read_leaf(ScanState *so, ScanDirection dir, const Fence *fence)
 	batch->killed = 0;
 	epoch_enter();
 	tree_read_leaf(so->keys.tree, seek, backward, lower, upper, &so->keys.order, &batch->leaf);
+	SOFORT_STOP("index-leaf-read");
 	set_more(so, dir, fence);
 	copy_tuples(so);
 	epoch_exit();
@@ -471,7 +477,8 @@ next_match(ScanState *so, ScanDirection dir)
 			CHECK_FOR_INTERRUPTS();
 			continue;
 		}
-		if (!so->any_filter || scan_entry_matches(so, entry))
+		if (!so->any_filter ||
+			(!scan_skip_has_no_match(so, entry) && scan_entry_matches(so, entry)))
 			return entry;
 		CHECK_FOR_INTERRUPTS();
 	}

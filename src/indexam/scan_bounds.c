@@ -19,16 +19,6 @@
 
 #include "scan_internal.h"
 
-/* How a scan key fits its column */
-typedef enum KeyFit
-{
-	FIT_FILTER,					/* cannot be a bound */
-	FIT_SAME,					/* value is of the column's type */
-	FIT_CROSS,					/* comparable through the operator family */
-	FIT_ALL,					/* true for every value but NULL */
-	FIT_NONE					/* never true */
-} KeyFit;
-
 bool
 scan_cross_compare(Relation index, int column, Oid type, FmgrInfo *proc,
 				   MemoryContext context)
@@ -90,9 +80,8 @@ fit_integer(Oid column_type, StrategyNumber strategy, int64 v, Datum *value)
 	return (strategy <= BTLessEqualStrategyNumber) == (v > high) ? FIT_ALL : FIT_NONE;
 }
 
-/* *value: of the column's type if FIT_SAME */
-static KeyFit
-fit_key(ScanState *so, const ScanCondition *condition, Datum *value)
+KeyFit
+scan_fit_key(ScanState *so, const ScanCondition *condition, Datum *value)
 {
 	ScanKey		key = condition->key;
 	Relation	index = so->keys.index;
@@ -329,7 +318,7 @@ take_equality(ScanState *so, BoundBuilder *b, int column)
 		}
 		if (condition->key->sk_strategy != BTEqualStrategyNumber)
 			continue;
-		fit = fit_key(so, condition, &value);
+		fit = scan_fit_key(so, condition, &value);
 		if (fit == FIT_NONE)
 			so->empty_range = true;
 		if (fit != FIT_SAME && fit != FIT_CROSS)
@@ -359,7 +348,7 @@ static void
 take_range_key(ScanState *so, ScanCondition *condition, Range *range)
 {
 	Datum		value;
-	KeyFit		fit = fit_key(so, condition, &value);
+	KeyFit		fit = scan_fit_key(so, condition, &value);
 	bool		is_low;
 
 	if (fit == FIT_FILTER || condition->key->sk_strategy == BTEqualStrategyNumber)
@@ -483,6 +472,7 @@ scan_set_bounds(ScanState *so)
 		finish_bound(&equal, -1, &so->lower);
 		finish_bound(&equal, 1, &so->upper);
 	}
+	scan_set_skip(so, column + 1);
 	so->nequal = equal.nequal;
 	so->any_filter = false;
 	for (i = 0; i < so->nconditions; i++)

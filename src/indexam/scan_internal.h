@@ -54,6 +54,28 @@ typedef struct BoundColumn
 	FmgrInfo	own;			/* for values of another type */
 } BoundColumn;
 
+/* How a scan key fits its column */
+typedef enum KeyFit
+{
+	FIT_FILTER,					/* cannot be a bound */
+	FIT_SAME,					/* value is of the column's type */
+	FIT_CROSS,					/* comparable through the operator family */
+	FIT_ALL,					/* true for every value but NULL */
+	FIT_NONE					/* never true */
+} KeyFit;
+
+#define SKIP_MAX_BYTES	18		/* of a column, with its flag */
+
+/* What the bytes of one column behind the bounds must be between; see scan_skip.c */
+typedef struct ScanSkip
+{
+	bool		exists;
+	uint16		offset;
+	uint16		len;
+	uint8		low[SKIP_MAX_BYTES];
+	uint8		high[SKIP_MAX_BYTES];
+} ScanSkip;
+
 /* One end of the range of the index that is read */
 typedef struct ScanBound
 {
@@ -112,6 +134,7 @@ typedef struct ScanState
 	int			nequal;			/* number of first columns of which the bounds' bytes hold one
 								 * value */
 	bool		any_filter;
+	ScanSkip	skip;
 	Snapshot	snapshot;		/* that decides what is wanted; NULL: not known */
 	Snapshot	reader;			/* of who scans, for predicate locks */
 	MemoryContext row_context;	/* values of the entry being checked */
@@ -144,6 +167,23 @@ extern bool scan_cross_compare(Relation index, int column, Oid type, FmgrInfo *p
 							   MemoryContext context);
 
 extern MemoryContext scan_array_context(ScanState *so);
+
+/* *value: of the column's type if FIT_SAME */
+extern KeyFit scan_fit_key(ScanState *so, const ScanCondition *condition, Datum *value);
+
+/* ---- scan_skip.c ---- */
+
+/* For the bounds that were set just now: by the first column from here on that allows it */
+extern void scan_set_skip(ScanState *so, int first);
+
+/* True: bytes say that the entry does not match. */
+extern bool scan_skip_has_no_match(const ScanState *so, const uint8 *entry);
+
+/*
+ * Moves a separator (a copy), at which a scan would go on in this direction, to the first
+ * place beyond it where there may be a match.
+ */
+extern void scan_skip_move(const ScanState *so, ScanDirection dir, uint8 *separator);
 
 /* ---- scan_keys.c ---- */
 extern void scan_set_keys(IndexScanDesc scan, ScanState *so);

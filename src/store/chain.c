@@ -295,16 +295,16 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 }
 
 /*
- * May the words of its rows be left alone?  The snapshot was taken before, see settled.c.
- * A row of a settled block is a root, and has no other version.
+ * May its words be left alone?  The snapshot was taken before, see settled.c.  A settled row
+ * is a root, and has no other version.
  */
 static inline bool
 is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot)
 {
-	if (snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable() ||
-		word_read(&root->block->settled) == 0)
+	if (snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable())
 		return false;
-	if (!store_block_is_settled(store, root->block) && !block_settle_again(store, root->block))
+	if (!store_row_is_settled(store, root->block, root->index) &&
+		!row_settle_again(store, root->block, root->index))
 		return false;
 	Assert(!is_heap_only(root->words) && sight(NULL, store, root, snapshot) == TXN_VISIBLE);
 	return true;

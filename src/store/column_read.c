@@ -253,8 +253,7 @@ refuse_damaged(StoreDesc *store, BlockHeader *block, BlockNumber number, const S
 
 		if (state[ref.index] != STORE_NO_ROW)
 			continue;
-		ref.words = (RowWords *) ((char *) block + plan->record_offset +
-								  (Size) ref.index * plan->record_stride);
+		ref.words = plan_words(plan, block, ref.index);
 		if (!begin_is_of_version(word_read(&ref.words->begin)))
 			continue;
 		/* it may have been written since; now its fields do not change any more */
@@ -369,8 +368,7 @@ store_wanted_roots(StoreDesc *store, BlockNumber number, uint64 horizon, uint64 
 	ref.row = (uint64) number * SOFORT_BLOCK_ROWS;
 	for (ref.index = 0; ref.index < block->capacity; ref.index++, ref.row++)
 	{
-		ref.words = (RowWords *) ((char *) block + plan->record_offset +
-								  (Size) ref.index * plan->record_stride);
+		ref.words = plan_words(plan, block, ref.index);
 		if (root_is_wanted(store, &ref, horizon, before))
 			index[n++] = (uint8) ref.index;
 	}

@@ -75,6 +75,15 @@ leads_to_living(const StoreHeader *header, const RowRef *ref)
 		WORD_TAG(word_read(&newest.words->begin)) != WORD_TAG_EMPTY && !is_dead(newest.words);
 }
 
+/* In an earlier life */
+static bool
+was_settled(const RowRef *ref)
+{
+	uint64		mark = word_read(&ref->block->settled[SETTLED_WORD(ref->index)]);
+
+	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_GROUP(ref->index))) == 0;
+}
+
 /*
  * First estimate of a server life, from some blocks spread over the store. crashed: what
  * PostgreSQL knew of dead rows is lost, and so are the rings of garbage.c.
@@ -89,7 +98,7 @@ stats_init(StoreShared *shared, bool crashed)
 	uint64		live = 0;
 	uint64		dead = 0;
 	uint64		left = 0;		/* of these, what VACUUM would free */
-	uint64		settled = 0;	/* of the live ones, in blocks that were so in an earlier life */
+	uint64		settled = 0;	/* of the live ones, in an earlier life */
 	uint64		rows = 0;
 	uint64		b;
 
@@ -109,7 +118,7 @@ stats_init(StoreShared *shared, bool crashed)
 			if (!is_dead(ref.words))
 			{
 				live++;
-				settled += word_read(&ref.block->settled) != 0 || b + 1 == n;
+				settled += was_settled(&ref) || b + 1 == n;
 			}
 			else
 			{

@@ -250,6 +250,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	.unread = {.owner = store->id},.result = result};
 	BlockHeader *b = store_block(store, block);
 	BlockCursor cursor;
+	bool		may_skip;
 	uint32		i;
 
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
@@ -258,8 +259,9 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	if (b == NULL)
 		return;
 	pm_read_miss(1);
-	/* nothing is dead there; but values of dictionaries may have to be counted */
-	if (skip_settled && !p.counting && store_block_is_settled(store, b))
+	/* settled rows are not dead; but values of dictionaries may have to be counted */
+	may_skip = skip_settled && !p.counting;
+	if (may_skip && block_settled_rows(store, b) == b->capacity)
 	{
 		result->nlive = result->nsettled = b->capacity;
 		return;
@@ -271,15 +273,17 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	{
 		RowRef		ref;
 
-		if (store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
+		if (may_skip && store_row_is_settled(store, b, i))
+			result->nlive++;
+		else if (store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
 			prune_row(&p, &ref);
 	}
 	references_free(&p.unread);
 	SOFORT_STOP("store-unread-freed");
+	block_settle(store, b, horizon, !skip_settled);
 	/* (the last block fills up, and is too small to matter) */
-	if ((result->nlive == (int) b->capacity && block_settle(store, b, horizon)) ||
-		block + 1 == store_nblocks(store))
-		result->nsettled = result->nlive;
+	result->nsettled = block + 1 == store_nblocks(store) ? result->nlive :
+		block_settled_rows(store, b);
 	stats_end_of_xact();
 }
 

@@ -466,29 +466,30 @@ verify_row(const Verify *v, const RowRef *ref)
 
 /* ---- blocks ---- */
 
-/* A row that is ended while its block is settled has committed since; see settled.c. */
+/* If a row has ended and is settled still, somebody has just committed; see settled.c. */
 static void
 verify_settled(const Verify *v, uint64 number, const BlockHeader *block)
 {
 	const ShapePlan *plan = plan_get(v->store, block->shape);
-	const char *record = (const char *) block + plan->record_offset;
 	char		place[64];
-	bool		wrong = false;
-	int			i;
 
-	if (!store_block_is_settled(v->store, block))
-		return;
-	for (i = 0; i < block->capacity && !wrong; i++, record += plan->record_stride)
+	for (uint32 i = 0; i < block->capacity; i++)
 	{
-		const RowWords *words = (const RowWords *) record;
-		uint64		begin = word_read(&words->begin);
+		const RowWords *words = plan_words(plan, block, i);
+		uint64		begin;
 
-		wrong = WORD_TAG(begin) != WORD_TAG_STAMP || (begin & BEGIN_HEAP_ONLY) != 0 ||
-			WORD_TAG(word_read(&words->end)) == WORD_TAG_STAMP;
+		if (!store_row_is_settled(v->store, block, i))
+			continue;
+		begin = word_read(&words->begin);
+		if (WORD_TAG(begin) == WORD_TAG_STAMP && (begin & BEGIN_HEAP_ONLY) == 0 &&
+			WORD_TAG(word_read(&words->end)) != WORD_TAG_STAMP)
+			continue;
+		if (!store_row_is_settled(v->store, block, i))
+			continue;
+		snprintf(place, sizeof(place), "row " UINT64_FORMAT, number * SOFORT_BLOCK_ROWS + i);
+		complain(v, "row", place, "counts as visible to everybody, and is not");
+		return;
 	}
-	snprintf(place, sizeof(place), "block " UINT64_FORMAT, number);
-	if (wrong && store_block_is_settled(v->store, block))
-		complain(v, "block", place, "counts as visible to everybody, and has a row that is not");
 }
 
 /* The header of the run that begins with this block, if one does */

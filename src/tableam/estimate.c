@@ -171,7 +171,7 @@ tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, doub
 	*tuples = rint(rows);
 
 	/*
-	 * Rows in settled blocks are what all-visible pages are on heap.  That an index-only scan
+	 * Settled rows are what all-visible pages are on heap.  That an index-only scan
 	 * looks at their blocks is in the costs of indexes.
 	 */
 	*allvisfrac = live == 0 ? 0 : Min(1, (double) store_settled_rows(store) / (double) (live + dead));

@@ -29,7 +29,8 @@ TxnRow
 tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
 {
 	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words,
-	.settled = &ref->block->settled};
+	.settled = &ref->block->settled[SETTLED_WORD(ref->index)],
+	.settled_group = SETTLED_GROUP(ref->index)};
 
 	row_to_tid(store, ref->row, &row.tid);
 	return row;

@@ -86,7 +86,7 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 
 	s->store = store;
 	s->ref = *ref;
-	if (store_block_is_settled(store, ref->block))
+	if (store_row_is_settled(store, ref->block, ref->index))
 		s->words.begin = WORD_EMPTY;	/* an index-only scan does not need them */
 	else
 		read_words(s);

@@ -66,7 +66,7 @@ typedef struct VacuumState
 	int64		dead_roots;		/* of these, those that had index entries to be removed */
 	int64		kept_dead;		/* INDEX_CLEANUP off */
 	int64		live;
-	int64		settled;		/* of these, in settled blocks */
+	int64		settled;		/* of these, settled */
 	int64		recently_dead;
 } VacuumState;
 

@@ -39,11 +39,14 @@ extern Datum compat_collation_actual_version(FunctionCallInfo fcinfo);
 /* Fills in what only newer versions know; the rest must be there. */
 extern void compat_complete_index_routine(IndexAmRoutine *am);
 
-/* btcostestimate() for an index that does not skip: which btree does since 18. */
+/*
+ * btcostestimate() for an index that reads all entries between its bounds, which the first
+ * clauses make; btree skips some since 18.
+ */
 extern void compat_btcostestimate(struct PlannerInfo *root, struct IndexPath *path,
-								  double loop_count, Cost *startup_cost, Cost *total_cost,
-								  Selectivity *selectivity, double *correlation,
-								  double *pages);
+								  struct List *bounding, double loop_count, Cost *startup_cost,
+								  Cost *total_cost, Selectivity *selectivity,
+								  double *correlation, double *pages);
 
 /* dshash_parameters for keys that are compared and copied as bytes */
 #if PG_VERSION_NUM < 170000

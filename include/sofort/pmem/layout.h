@@ -532,6 +532,8 @@ typedef struct ShapeHeader
 	ShapeColumn columns[FLEXIBLE_ARRAY_MEMBER];
 } ShapeHeader;
 
+#define SETTLED_WORDS	2
+
 /* Head of a block: one virtual block of PostgreSQL, at most 256 rows. */
 typedef struct BlockHeader
 {
@@ -544,11 +546,22 @@ typedef struct BlockHeader
 	PMPtr		successors;		/* uint64[capacity]; 0 = none yet */
 	uint32		crc;			/* CRC-32C of magic to block_number */
 	uint32		head_check;		/* PM_CHECK of the first 8 bytes: looked at by all readers */
-	uint64		settled;		/* see store/settled.c; never flushed, void in another life */
-	uint64		spare;
+	uint64		settled[SETTLED_WORDS];		/* see store/settled.c; never flushed, void in another life */
 } BlockHeader;
 
+/*
+ * A word of BlockHeader.settled is 0, a ticket, or a mark: bits 32 to 62 are the life of the
+ * server, and each of the others stands for a group of rows that must be looked at.
+ */
 #define SETTLED_TICKET	(UINT64CONST(1) << 63)	/* somebody is looking at the rows */
+#define SETTLED_GROUPS	UINT64CONST(0xffffffff)
+#define SETTLED_GROUP_ROWS	4
+#define SETTLED_WORD_ROWS	(32 * SETTLED_GROUP_ROWS)
+
+/* Of a row, by its index in the block */
+#define SETTLED_WORD(index)		((index) / SETTLED_WORD_ROWS)
+#define SETTLED_GROUP(index) \
+	(UINT64CONST(1) << (index) % SETTLED_WORD_ROWS / SETTLED_GROUP_ROWS)
 
 /* Begin and end word of a row version: the head of its record. */
 typedef struct RowWords

@@ -100,7 +100,7 @@ typedef struct StoreDesc
 	StoreId		id;
 	StoreHeader *header;		/* in the pool */
 	StoreShared *shared;		/* in the arena */
-	uint64		settled_mark;	/* of this life, see store_block_is_settled() */
+	uint64		settled_mark;	/* of this life, see store_row_is_settled() */
 	/* private to src/store */
 	struct StoreLocal *local;
 } StoreDesc;
@@ -207,7 +207,7 @@ extern StoreDesc *store_open(Relation rel);
 /* The row will be read soon.  There need not be such a row. */
 extern void store_prefetch(const StoreDesc *store, uint64 row);
 
-/* Did store_chain_fetch() find its last row without looking at it, in a settled block? */
+/* Did store_chain_fetch() find its last row without looking at it, because it is settled? */
 extern bool store_found_settled(const StoreDesc *store);
 
 /*
@@ -316,13 +316,15 @@ typedef struct RowRef
 } RowRef;
 
 /*
- * Is every row of the block visible to all snapshots that are taken from now on, and to
- * those that were taken already?  To be asked after taking one.
+ * Is the row known to be visible to all snapshots that are taken from now on, and to those
+ * that were taken already?  To be asked after taking one.
  */
 static inline bool
-store_block_is_settled(const StoreDesc *store, const BlockHeader *block)
+store_row_is_settled(const StoreDesc *store, const BlockHeader *block, uint32 index)
 {
-	return __atomic_load_n(&block->settled, __ATOMIC_ACQUIRE) == store->settled_mark;
+	uint64		mark = __atomic_load_n(&block->settled[SETTLED_WORD(index)], __ATOMIC_ACQUIRE);
+
+	return (mark & (~SETTLED_GROUPS | SETTLED_GROUP(index))) == store->settled_mark;
 }
 
 /* Number of blocks in use (BlockNumber of the last + 1). */
@@ -638,7 +640,7 @@ extern void store_stats(StoreHeader *header, HTAB *all, StoreStats *stats);
 /* The estimates of rows alone: cheap, for the planner. */
 extern void store_row_counts(StoreDesc *store, uint64 *live, uint64 *dead);
 
-/* Rows in settled blocks at the last VACUUM, which notes them (or at the start). */
+/* Settled rows at the last VACUUM, which notes them (or at the start). */
 extern void store_note_settled(StoreDesc *store, uint64 rows);
 extern uint64 store_settled_rows(StoreDesc *store);
 

@@ -246,7 +246,7 @@ struct StoreShared
 	pg_atomic_uint64 dead;
 	pg_atomic_uint64 unreported;	/* dead when the server had crashed, and PostgreSQL's
 									 * statistics do not know */
-	pg_atomic_uint64 settled;	/* of these, in settled blocks at the last VACUUM or start */
+	pg_atomic_uint64 settled;	/* of these, settled at the last VACUUM or start */
 	pg_atomic_uint64 bytes_dram;
 };
 
@@ -315,6 +315,13 @@ typedef struct ShapePlan
 	uint32	   *mini_stride;
 	ShapeReader *reader;
 } ShapePlan;
+
+/* Of a row, by its index in a block of this shape */
+static inline RowWords *
+plan_words(const ShapePlan *plan, const BlockHeader *block, uint32 index)
+{
+	return (RowWords *) ((char *) block + plan->record_offset + (Size) index * plan->record_stride);
+}
 
 /* Of a column that the rows of this shape have */
 static inline bool
@@ -930,17 +937,24 @@ extern void garbage_free_all(StoreShared *shared);
 
 /* ---- settled.c ---- */
 
-/* What BlockHeader.settled is in settled blocks, in this life */
+/* The mark in BlockHeader.settled in this life, for rows that are all settled */
 extern uint64 settled_mark_of_life(void);
 
 /*
- * Marks the block as settled if it is; true: it is.  All transactions before the horizon
- * have ended for everybody.  Any number of processes may do so at the same time.
+ * Marks the rows of the block that are settled.  All transactions before the horizon have
+ * ended for everybody.  Any number of processes may do so at the same time. all: looks at
+ * those again that are marked.
  */
-extern bool block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon);
+extern void block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all);
 
-/* The same for a block that may have been settled in an earlier life of the server */
-extern bool block_settle_again(StoreDesc *store, BlockHeader *block);
+/*
+ * The same if this row may have been settled in an earlier life of the server, for it and
+ * those that share its mark; true: it is settled now.
+ */
+extern bool row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index);
+
+/* How many rows of the block are settled */
+extern int	block_settled_rows(const StoreDesc *store, const BlockHeader *block);
 
 /* ---- milestone.c ---- */
 extern void milestone_note(StoreDesc *store, uint64 root, const RowRef *version);

@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ *
+ * cost_skip.c
+ *	  How much of the range of an index a scan reads.
+ *
+ * Entries that scan_skip.c passes over cost nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/nbtree.h"
+#include "access/relation.h"
+#include "catalog/pg_type.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+
+#include "am_internal.h"
+
+/* Of each combination of values: where it is looked for, and where the next one begins */
+#define LEAVES_PER_GROUP	2
+
+/* Operator of a clause that compares its column; InvalidOid: another kind of clause */
+static Oid
+clause_operator(const Node *qual)
+{
+	if (IsA(qual, OpExpr))
+		return ((const OpExpr *) qual)->opno;
+	if (IsA(qual, ScalarArrayOpExpr))
+		return ((const ScalarArrayOpExpr *) qual)->opno;
+	return InvalidOid;
+}
+
+/* Does the clause fix the value of its column ("=", "= ANY", IS NULL)? */
+static bool
+fixes_column(const IndexPath *path, const IndexClause *clause)
+{
+	Oid			opfamily = path->indexinfo->opfamily[clause->indexcol];
+	ListCell   *lc;
+
+	foreach(lc, clause->indexquals)
+	{
+		Node	   *qual = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+		Oid			op = clause_operator(qual);
+
+		if (IsA(qual, NullTest) && castNode(NullTest, qual)->nulltesttype == IS_NULL)
+			return true;
+		if (OidIsValid(op) && get_op_opfamily_strategy(op, opfamily) == BTEqualStrategyNumber)
+			return true;
+	}
+	return false;
+}
+
+void
+cost_split_clauses(const IndexPath *path, ClauseSplit *split)
+{
+	ListCell   *lc;
+
+	memset(split, 0, sizeof(*split));
+	foreach(lc, path->indexclauses)
+	{
+		IndexClause *clause = lfirst_node(IndexClause, lc);
+
+		if (clause->indexcol <= split->nfixed)
+		{
+			split->bounding = lappend(split->bounding, clause);
+			if (clause->indexcol == split->nfixed && fixes_column(path, clause))
+				split->nfixed++;
+		}
+		else if (split->skipping == NIL || clause->indexcol == split->column)
+		{
+			split->skipping = lappend(split->skipping, clause);
+			split->column = clause->indexcol;
+		}
+	}
+}
+
+static bool
+is_integer(Oid type)
+{
+	return type == INT2OID || type == INT4OID || type == INT8OID;
+}
+
+/* Are its values of the column's type, so that their bytes are known? */
+static bool
+has_bytes(const IndexOptInfo *info, const IndexClause *clause)
+{
+	Oid			type = info->opcintype[clause->indexcol];
+	ListCell   *lc;
+
+	foreach(lc, clause->indexquals)
+	{
+		Node	   *qual = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+		Oid			op = clause_operator(qual);
+		Oid			left;
+		Oid			right;
+
+		if (IsA(qual, NullTest))
+			continue;
+		if (!OidIsValid(op))
+			return false;
+		op_input_types(op, &left, &right);
+		if (right != type && !(IsA(qual, OpExpr) && is_integer(right) && is_integer(type)))
+			return false;
+	}
+	return true;
+}
+
+/* Entries of a full leaf; 0: a column before this one cannot be passed over. */
+static int
+leaf_entries(Oid index_oid, int column)
+{
+	Relation	index = index_open(index_oid, NoLock);
+	KeyFormat	format;
+	bool		possible;
+
+	keys_format(index, &format);
+	index_close(index, NoLock);
+	possible = column < format.ncolumns;
+	for (int i = 0; i < column; i++)
+		if (format.columns[i].kind == KEY_OPAQUE || format.columns[i].kind == KEY_NUMERIC)
+			possible = false;
+	return possible ? TREE_NODE_SIZE / keys_stride(&format) : 0;
+}
+
+/* 0: not known */
+static double
+distinct_values(PlannerInfo *root, const IndexOptInfo *info, int column)
+{
+	TargetEntry *entry = list_nth_node(TargetEntry, info->indextlist, column);
+	VariableStatData vardata;
+	bool		is_default;
+	double		n;
+
+	examine_variable(root, (Node *) entry->expr, 0, &vardata);
+	n = get_variable_numdistinct(&vardata, &is_default);
+	ReleaseVariableStats(vardata);
+	return is_default ? 0 : n;
+}
+
+/* Of the clauses of columns from "first" on */
+static double
+selectivity_of(PlannerInfo *root, const IndexOptInfo *info, List *clauses, int first)
+{
+	List	   *infos = NIL;
+	ListCell   *lc;
+
+	foreach(lc, clauses)
+	{
+		IndexClause *clause = lfirst_node(IndexClause, lc);
+
+		if (clause->indexcol >= first)
+			infos = lappend(infos, clause->rinfo);
+	}
+	return clauselist_selectivity(root, infos, info->rel->relid, JOIN_INNER, NULL);
+}
+
+double
+cost_part_read(PlannerInfo *root, const IndexPath *path, const ClauseSplit *split)
+{
+	const IndexOptInfo *info = path->indexinfo;
+	double		range;
+	double		groups;
+	int			per_leaf;
+	ListCell   *lc;
+
+	if (split->skipping == NIL || info->hypothetical)
+		return 1;
+	foreach(lc, split->skipping)
+		if (!has_bytes(info, lfirst_node(IndexClause, lc)))
+			return 1;
+	per_leaf = leaf_entries(info->indexoid, split->column);
+	groups = selectivity_of(root, info, split->bounding, split->nfixed);
+	for (int i = split->nfixed; i < split->column; i++)
+		groups *= distinct_values(root, info, i);
+	if (per_leaf == 0 || groups == 0)
+		return 1;
+	range = Max(1, info->tuples * selectivity_of(root, info, split->bounding, 0));
+	return Min(1, (Max(1, groups) * LEAVES_PER_GROUP * per_leaf) / range +
+			   selectivity_of(root, info, split->skipping, 0));
+}
