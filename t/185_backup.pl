@@ -27,7 +27,15 @@ $node->safe_psql('postgres', q{
 	INSERT INTO account SELECT g, 100 FROM generate_series(0, 99) g;
 	CREATE TABLE marker (what text) USING sofort;
 	CREATE TABLE big (a int, b text) USING sofort;
-	INSERT INTO big SELECT g, repeat('b', g % 500) FROM generate_series(1, 50000) g});
+	INSERT INTO big SELECT g, repeat('b', g % 500) FROM generate_series(1, 50000) g;
+	CREATE UNLOGGED TABLE u (i int) USING sofort;
+	CREATE INDEX u_i ON u USING btree (i);
+	INSERT INTO u SELECT generate_series(1, 1000)});
+
+# A base backup of another kind: a copy of the files of a server that was stopped
+$node->stop;
+$node->backup_fs_cold('cold');
+$node->start;
 
 # Writer w: for i = 1, 2, ... one transaction on heap and sofort, one on sofort alone, a transfer.
 sub start_writer
@@ -99,12 +107,13 @@ $node->poll_query_until('postgres', "SELECT last_archived_wal >= pg_walfile_name
   or BAIL_OUT('WAL is not archived');
 
 my ($wrapper, $hold_launcher);
+my $base = 'base';
 sub restore
 {
 	my ($name, $pool, @conf) = @_;
 	my $restored = SofortNode->new($name);
 	$restored->{_wrapper} = $wrapper;
-	$restored->init_from_backup($node, 'base', has_restoring => 1, standby => 0);
+	$restored->init_from_backup($node, $base, has_restoring => 1, standby => 0);
 	$restored->{_sofort_loaded} = $restored->{_sofort_created} = 1;
 	run_log([ 'cp', '--sparse=always', $pool, $restored->pool_file ]) if defined $pool;
 	$restored->append_conf('postgresql.conf', join("\n",
@@ -146,6 +155,23 @@ check_state('after a crash of the restored server');
 $restored->restart;
 check_state('after a restart');
 $restored->stop;
+
+# From either base backup PostgreSQL recovers, and empties its indexes of unlogged tables. They
+# are empty for good, as on heap, whether somebody looks at them at once or after a restart.
+foreach ('base', 'cold')
+{
+	$base = $_;
+	$restored = restore("unlogged_$base", $copy, @exact);
+	$restored->safe_psql('postgres', "COMMIT PREPARED 'p'");
+	foreach my $when ('restored', 'restarted')
+	{
+		is($restored->safe_psql('postgres', q{SELECT (SELECT count(*) FROM u), (SELECT count(*) FROM marker WHERE what = 'before')}), '0|1', "$base, $when: an unlogged table is empty");
+		is($restored->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM u WHERE i = 5'), 0, "$base, $when: by an index, too");
+		$restored->restart if $when eq 'restored';
+	}
+	$restored->stop;
+}
+$base = 'base';
 
 # The same in a server that could not use the pool for another reason: the next one can
 SKIP:

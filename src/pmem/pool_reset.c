@@ -47,7 +47,7 @@ reset_read_pg_control(void)
 bool
 pool_server_has_crashed(void)
 {
-	return !pg_is_known || pg.state != DB_SHUTDOWNED;
+	return !pg_is_known || pg.state != DB_SHUTDOWNED || pm_shared->restoring;
 }
 
 /* PoolControl.wal_start: a reset begins with a new segment, of 1 MB at least. */

@@ -96,9 +96,10 @@ extern void pool_log_start(double ms);
 extern PoolStatus pool_status(void);
 
 /*
- * After pool_startup(): will PostgreSQL recover, reset unlogged tables, and throw away its
- * statistics?  Decided as in StartupXLOG(); backups, which recover in any case, have no
- * pool.  If a start is interrupted, the next one finds the same answer.
+ * After pool_startup(), if the pool is usable: will PostgreSQL recover, reset unlogged
+ * tables, and throw away its statistics?  Decided as in StartupXLOG(): a data directory that
+ * is being restored recovers in any case, also if it was copied after a shutdown.  If a
+ * start is interrupted, the next one finds the same answer.
  */
 extern bool pool_server_has_crashed(void);
 
