@@ -1,5 +1,6 @@
 # README.md tells the truth: its table of settings is what the server has, it names every
-# function and view of the extension and no other, and the SQL of its examples runs.
+# function and view of the extension and no other, and the SQL of its examples runs. The
+# stop points are those that src/pmem/README.md names, and t/README.md names all tests.
 use strict;
 use warnings;
 
@@ -11,7 +12,8 @@ use Test::More;
 
 plan skip_all => 'for sofort' if ($ENV{SOFORT_AM} // '') eq 'heap';
 
-my $readme = slurp_file(($ENV{W} ? "$ENV{W}/src" : '.') . '/README.md');
+my $top = $ENV{W} ? "$ENV{W}/src" : '.';
+my $readme = slurp_file("$top/README.md");
 my $node = SofortNode->new('readme');
 $node->init;
 $node->start;
@@ -76,6 +78,16 @@ while ($readme =~ /\bsofort\.(\w+)/g)
 	$unknown{$1} = 1 unless $object{$1} || $described{"sofort.$1"} || $1 eq 'control';
 }
 is(join(' ', sort keys %unknown), '', 'README.md names nothing else');
+
+# ---- stop points, tests ----
+
+my $sources = join('', map { slurp_file($_) } glob("$top/src/*/*.c"));
+my %stop = map { $_ => 1 } $sources =~ /\bSOFORT_STOP\("(.*?)"\)/g;
+my ($points) = slurp_file("$top/src/pmem/README.md") =~ /^## Stop points\n(.*)^An armed point/ms or BAIL_OUT('src/pmem/README.md has no stop points');
+my %named = map { $_ => 1 } $points =~ /\b([a-z]+(?:-[a-z]+)+)\b/g;
+is(join(' ', sort keys %named), join(' ', sort keys %stop), 'stop points');
+my $tests = slurp_file("$top/t/README.md");
+is(join(' ', grep { $tests !~ /\b$_(?:\b|_)/ } map { m{/(\d+)_} } glob("$top/t/*.pl")), '', 'tests');
 
 # ---- examples ----
 
