@@ -241,7 +241,7 @@ COMMENT ON COLUMN tables.relation IS 'table or materialized view';
 COMMENT ON COLUMN tables.store_id IS 'id of its data in the pool; null if the pool has none';
 COMMENT ON COLUMN tables.live_rows IS 'rows (estimate)';
 COMMENT ON COLUMN tables.dead_rows IS 'dead row versions (estimate)';
-COMMENT ON COLUMN tables.blocks IS 'virtual blocks of up to 256 row versions';
+COMMENT ON COLUMN tables.blocks IS 'blocks of up to 256 row versions, also those that were given back; PostgreSQL''s (pg_class.relpages) are others';
 COMMENT ON COLUMN tables.pool_bytes IS 'bytes in the pool, dictionaries and long values included; null if row security hides rows from the user';
 COMMENT ON COLUMN tables.dram_bytes IS 'bytes in DRAM, without indexes; null if row security hides rows from the user';
 
@@ -416,7 +416,7 @@ COMMENT ON COLUMN recovery_order.search_seconds IS 'processor time since the sta
 COMMENT ON COLUMN recovery_order.rebuild_seconds IS
     'processor time, roughly, that rebuilding what is missing takes; while search_seconds is less, and searches do not make up most of what sessions do, workers let queries go first';
 COMMENT ON COLUMN recovery_order.workers IS 'processes that work on it now';
-COMMENT ON COLUMN recovery_order.rebuilt_as IS 'its number among the indexes that background workers have completed since the start; null: none of them completed it';
+COMMENT ON COLUMN recovery_order.rebuilt_as IS 'its number among the indexes that background workers have completed since the start (of the last 1,024); null: none of them completed it';
 
 GRANT SELECT ON pool, tables, columns, indexes, recovery, recovery_order, transactions, workload TO PUBLIC;
 
