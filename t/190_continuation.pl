@@ -222,7 +222,8 @@ foreach my $sql ('ALTER TABLE p ADD x int', 'DROP TABLE p CASCADE', 'TRUNCATE p 
 	$error = $node->error_of($sql) if $sql =~ /CONCURRENTLY|VACUUM/;
 	like($error, $sql =~ /OWNED/ ? qr/^(55006|2BP01)/ : qr/^55006/, "while it waits: $sql");
 }
-like($node->error_of('DROP DATABASE postgres', 'elsewhere'), qr/^55006/, 'DROP DATABASE');
+like($node->error_of($_, 'elsewhere'), qr/^55006: database "postgres" is used by kept transactions that wait/, $_)
+  foreach ('DROP DATABASE postgres', 'ALTER DATABASE postgres RENAME TO renamed', 'ALTER DATABASE postgres SET TABLESPACE pg_default', 'CREATE DATABASE copy TEMPLATE postgres');
 is($node->error_of('ALTER DATABASE postgres CONNECTION LIMIT 90 ALLOW_CONNECTIONS true', 'elsewhere'), '', 'other options of a database');
 $node->safe_psql('postgres', 'VACUUM p; ANALYZE p; CREATE TABLE independent (i int) USING sofort; INSERT INTO independent VALUES (1); DROP TABLE independent');
 others_see('after all that', 1);
