@@ -1,5 +1,5 @@
 -- Two-phase commit, every statement on a sofort table and its heap twin alike.
--- Crashes: t/120_prepared.pl; other sessions: specs/prepared_rows.spec.
+-- Crashes: t/122_prepared.pl; other sessions: specs/prepared_rows.spec.
 SET client_min_messages = warning;
 SET jit = off;
 \set SHOW_CONTEXT never

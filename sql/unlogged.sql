@@ -1,4 +1,4 @@
--- Unlogged tables; what a crash does to them: t/110_unlogged.pl.
+-- Unlogged tables; what a crash does to them: t/113_unlogged.pl.
 SET client_min_messages = warning;
 SET jit = off;
 CREATE SCHEMA reg_unlogged;

@@ -6,38 +6,6 @@ SET client_min_messages = warning;
 SET jit = off;
 CREATE SCHEMA reg_views;
 SET search_path = reg_views;
--- Runs a statement on a sofort table (@x becomes s_x) and on its heap twin
--- (h_x), and says what came back, or how the two differ.
-CREATE FUNCTION pg_temp.half(stmt text) RETURNS text[] LANGUAGE plpgsql AS $$
-DECLARE r text[]; n bigint; msg text;
-BEGIN
-    IF stmt ~* '^\s*(SELECT|VALUES|TABLE)' THEN
-        EXECUTE 'SELECT array_agg(x::text ORDER BY x::text COLLATE "C") FROM (' || stmt || ') x' INTO r;
-        RETURN array_prepend(coalesce(cardinality(r), 0) || ' rows', r);
-    END IF;
-    EXECUTE stmt;
-    GET DIAGNOSTICS n = ROW_COUNT;
-    RETURN ARRAY[n || ' affected'];
-EXCEPTION WHEN OTHERS THEN
-    msg := regexp_replace(SQLERRM, '\m[sh]_', '@', 'g');
-    RETURN ARRAY['ERROR ' || SQLSTATE || ': ' || msg];
-END $$;
-CREATE FUNCTION pg_temp.twin(stmt text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE s text[]; h text[];
-BEGIN
-    s := pg_temp.half(regexp_replace(stmt, '@(\w)', 's_\1', 'g'));
-    h := pg_temp.half(regexp_replace(stmt, '@(\w)', 'h_\1', 'g'));
-    IF s IS DISTINCT FROM h THEN
-        RETURN 'DIFFERENT: sofort ' || left(s::text, 500) || ' heap ' || left(h::text, 500);
-    END IF;
-    RETURN s[1];
-END $$;
--- Makes both tables: columns and constraints follow.
-CREATE FUNCTION pg_temp.make(name text, columns text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE format('CREATE TABLE s_%s (%s) USING sofort', name, regexp_replace(columns, '@(\w)', 's_\1', 'g'));
-    EXECUTE format('CREATE TABLE h_%s (%s) USING heap', name, regexp_replace(columns, '@(\w)', 'h_\1', 'g'));
-END $$;
 SELECT status, reason, medium, promise <> '', life >= 1, layout_version > 0, quota_bytes > used_bytes, used_bytes > 0, slab_bytes <= used_bytes, file_bytes >= used_bytes, dram_total > dram_used, dram_used > 0, path LIKE '/%' FROM sofort.pool;
 CREATE TABLE s_v (id int PRIMARY KEY, name text, few text, dropped int, big text) USING sofort;
 ALTER TABLE s_v DROP dropped;
