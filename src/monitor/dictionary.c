@@ -10,13 +10,13 @@
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "sofort/exec/exec.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/txn/kept.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+
+#include "monitor_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_set_dictionary_placement);
 

@@ -18,7 +18,6 @@
 #include "fmgr.h"
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/store/store.h"
 #include "utils/builtins.h"

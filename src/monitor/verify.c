@@ -20,7 +20,6 @@
 #include "sofort/compat/ddl.h"
 #include "sofort/compat/indexam.h"
 #include "sofort/exec/exec.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/txn/txn.h"
 #include "storage/lmgr.h"
@@ -33,6 +32,8 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
+
+#include "monitor_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_verify);
 PG_FUNCTION_INFO_V1(sofort_verify_pool);

@@ -26,7 +26,6 @@
 #include "miscadmin.h"
 #include "sofort/compat/scan.h"
 #include "sofort/indexam/indexam.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/txn/txn.h"
 #include "utils/datum.h"
@@ -34,6 +33,8 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+
+#include "monitor_internal.h"
 
 /* More of one kind are counted, not listed. */
 #define MAX_REPORTS		100

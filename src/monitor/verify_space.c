@@ -14,11 +14,11 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
-#include "utils/memutils.h"
+
+#include "monitor_internal.h"
 
 #define MAX_LOST	64
 #define LOOKS		8

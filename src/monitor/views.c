@@ -15,7 +15,6 @@
 
 #include "access/genam.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -25,7 +24,6 @@
 #include "miscadmin.h"
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/recovery/recovery.h"
@@ -38,6 +36,8 @@
 #include "utils/rls.h"
 #include "utils/timestamp.h"
 #include "utils/xid8.h"
+
+#include "monitor_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_pool_info);
 PG_FUNCTION_INFO_V1(sofort_table_info);
@@ -248,23 +248,16 @@ put_column(void *arg, const StoreColumnInfo *info)
 	ReturnSetInfo *rsinfo = output->rsinfo;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {0};
-	/* not in the current shape; perhaps in older blocks */
 	bool		has_dictionary = info->placement != NULL;
 
 	values[0] = Int16GetDatum((int16) info->attnum);
 	values[1] = ObjectIdGetDatum(info->type_oid);
-	if (info->encoding)
-		values[2] = CStringGetTextDatum(info->encoding);
-	else
-		nulls[2] = true;
+	values[2] = CStringGetTextDatum(info->encoding);
 	values[3] = Int32GetDatum(info->width);
 	values[4] = Int64GetDatum((int64) info->dictionary_entries);
 	values[5] = Int64GetDatum((int64) info->dictionary_bytes);
 	nulls[4] = nulls[5] = !has_dictionary || !output->sizes;
-	if (info->reason)
-		values[6] = CStringGetTextDatum(info->reason);
-	else
-		nulls[6] = true;
+	values[6] = CStringGetTextDatum(info->reason);
 	nulls[7] = !has_dictionary;
 	if (has_dictionary)
 		values[7] = CStringGetTextDatum(info->placement);

@@ -7,18 +7,17 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/nodes.h"
-#include "sofort/monitor/monitor.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/recovery/recovery.h"
 #include "sofort/store/workload.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
+
+#include "monitor_internal.h"
 
 PG_FUNCTION_INFO_V1(sofort_workload_info);
 PG_FUNCTION_INFO_V1(sofort_recovery_order_info);

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * monitor.h
- *	  Views and checks.  Everything here is called from SQL; the functions are
- *	  declared in sofort--1.0.sql.
+ * monitor_internal.h
+ *	  What the files of src/monitor share.
+ *
+ * Nothing else calls them: the functions that they define for SQL are declared in
+ * sofort--1.0.sql.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SOFORT_MONITOR_MONITOR_H
-#define SOFORT_MONITOR_MONITOR_H
+#ifndef SOFORT_MONITOR_INTERNAL_H
+#define SOFORT_MONITOR_INTERNAL_H
 
 #include "postgres.h"
 #include "sofort/store/store.h"
 #include "storage/lockdefs.h"
-#include "utils/rel.h"
 
 /*
  * Compares a table with one of its sofort indexes.  The caller holds ShareLock (or more) on
@@ -34,4 +35,4 @@ extern Relation monitor_open_own_relation(Oid relid, LOCKMODE lockmode);
 /* Reports space of the pool itself and of transactions to which nothing refers. */
 extern void monitor_verify_pool_space(StoreReport report, void *arg);
 
-#endif							/* SOFORT_MONITOR_MONITOR_H */
+#endif							/* SOFORT_MONITOR_INTERNAL_H */
