@@ -30,7 +30,6 @@
 #include "sofort/txn/txn.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(sofort_test_resume_waiting);
@@ -388,8 +387,7 @@ sofort_test_rebuild(PG_FUNCTION_ARGS)
 		[REBUILD_FINISHED] = "finished", [REBUILD_BUSY] = "busy"
 	};
 
-	PG_RETURN_TEXT_P(cstring_to_text(results[sofort_index_rebuild(PG_GETARG_OID(0),
-																  PG_GETARG_INT32(1))]));
+	PG_RETURN_TEXT_P(cstring_to_text(results[indexam_rebuild(PG_GETARG_OID(0), PG_GETARG_INT32(1))]));
 }
 
 Datum

@@ -507,7 +507,7 @@ open_unless_locked(Oid oid)
 
 /* Only what queries may use is worth building. */
 IndexamRebuild
-sofort_index_rebuild(Oid index_oid, int max_segments)
+indexam_rebuild(Oid index_oid, int max_segments)
 {
 	Oid			heap_oid = IndexGetRelation(index_oid, true);
 	Relation	heap;

@@ -342,7 +342,7 @@ work_on_best(RecoveryStructure *structures, int n, RecoveryStep *how, volatile O
 	pgstat_report_activity(STATE_RUNNING, polite ?
 						   "rebuilding a sofort index, at low priority" :
 						   "rebuilding a sofort index");
-	switch (sofort_index_rebuild(*index, how->segments))
+	switch (indexam_rebuild(*index, how->segments))
 	{
 		case REBUILD_FINISHED:
 			recovery_note_rebuilt(*index);

@@ -111,7 +111,7 @@ typedef enum IndexamRebuild
  * For background workers; in a transaction with a snapshot.  Raises 53200 if the
  * arena is full.
  */
-extern IndexamRebuild sofort_index_rebuild(Oid index_oid, int max_segments);
+extern IndexamRebuild indexam_rebuild(Oid index_oid, int max_segments);
 
 /*
  * All sofort indexes of a table are complete when this returns: built by others, or
