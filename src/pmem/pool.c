@@ -613,10 +613,6 @@ pool_create_anew(void)
 
 	if (pm_shared == NULL)
 		pool_require();
-	if (RecoveryInProgress())
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("cannot create a sofort pool during recovery")));
 	if (pm_shared->status == POOL_READY)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),

@@ -122,7 +122,7 @@ find_transaction(KeptRecord *r, uint64 n)
 	k->slot = slot;
 	k->generation = KEPT_GENERATION(r->state);
 	k->record = n;
-	k->horizon = r->first_xid != 0 ? r->first_xid : tcb->xid;
+	k->horizon = r->first_xid;
 	pg_atomic_fetch_add_u32(&TxnShmem->kept, 1);
 }
 

@@ -396,7 +396,7 @@ typedef struct KeptRecord
 	uint8		token_hash[32]; /* SHA-256 */
 	KeptBoundary boundary[2];
 	PMPtr		locks;			/* TcbChunks: row locks that others gave to it */
-	uint64		first_xid;		/* before any crash; 0 in older pools: unknown */
+	uint64		first_xid;		/* its FullTransactionId before any crash */
 	uint64		pad[6];
 	char		label[NAMEDATALEN];
 } KeptRecord;
@@ -534,7 +534,7 @@ typedef struct ShapeHeader
 
 #define SETTLED_WORDS	2
 
-/* Head of a block: one virtual block of PostgreSQL, at most 256 rows. */
+/* Head of a block: at most 256 rows.  (PostgreSQL's virtual blocks: src/store/tid.c) */
 typedef struct BlockHeader
 {
 	uint16		magic;

@@ -126,8 +126,10 @@ extern void pool_declare_contradiction(const char *message, const char *detail);
  */
 extern void pool_require(void);
 
-/* sofort.create_pool(): make a fresh pool where the old one is missing; takes
- * effect at the next start.  Superuser is checked by SQL privileges. */
+/*
+ * sofort.create_pool(): makes a fresh pool where the old one is missing, at the next start.
+ * The caller has checked that the user is a superuser, and the server not in recovery.
+ */
 extern void pool_create_anew(void);
 
 /* sofort.accept_reset(): use the pool although pg_resetwal has thrown away WAL; the same. */

@@ -108,7 +108,7 @@ typedef struct StoreDesc
 /* ---- row ids ---- */
 #define STORE_SMALL_BLOCKS		5	/* of 8, 16, 32, 64, 128 rows */
 #define STORE_SMALL_ROWS		248 /* of all these together */
-#define STORE_ROW_NOWHERE			(SOFORT_BLOCK_ROWS - 1)	/* block 0 has no such row */
+#define STORE_ROW_NOWHERE		(SOFORT_BLOCK_ROWS - 1)	/* block 0 has no such row */
 
 /* Rows numbered without gaps: in the order of their ids */
 static inline uint64
@@ -449,8 +449,10 @@ extern void store_decode_one(StoreDesc *store, const RowRef *ref, int att, Datum
 extern void store_decode_needed(StoreDesc *store, const RowRef *ref, int from, int natts,
 								const bool *needed, Datum *values, bool *isnull);
 
-/* Only the attributes in this bitmap (attnum - FirstLowInvalidHeapAttribute-
- * Number as usual); the others become NULL. */
+/*
+ * Only the attributes in this bitmap (attnum - FirstLowInvalidHeapAttributeNumber, as
+ * usual); the others become NULL.
+ */
 extern void store_decode_some(StoreDesc *store, const RowRef *ref, Bitmapset *attrs,
 							  Datum *values, bool *isnull);
 
@@ -473,9 +475,10 @@ extern bool store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older
 extern bool store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot,
 							  RowRef *found, bool *all_dead);
 
-/* Successor of an updated version for EvalPlanQual and row locks: newest
- * version of its chain, or the new root where indexed columns changed; false
- * if there is none. */
+/*
+ * Successor of an updated version for EvalPlanQual and row locks: newest version of its
+ * chain, or the new root where indexed columns changed; false if there is none.
+ */
 extern bool store_successor(StoreDesc *store, const RowRef *ref, RowRef *successor);
 
 /* The same, only of the new root. */
@@ -612,9 +615,9 @@ typedef enum StoreRemoval
 extern StoreRemoval (*store_remove_entries) (Relation rel, StoreDesc *store, uint64 *roots,
 											 int *n);
 
-
 /* Frees the values by reference that rows have which can be filled. */
 extern void store_free_values(StoreDesc *store);
+
 /* Gives back runs of empty blocks whose quarantine is over.  Returns the number of blocks. */
 extern BlockNumber store_release_empty(Relation rel, StoreDesc *store);
 extern void store_reconsider(Relation rel, StoreDesc *store);
@@ -623,7 +626,7 @@ extern void store_reconsider(Relation rel, StoreDesc *store);
 
 typedef struct StoreStats
 {
-	uint64		live;			/* estimate, counted since start or ANALYZE */
+	uint64		live;			/* estimated at the first use since the start, then counted */
 	uint64		dead;
 	uint64		bytes_pool;		/* everything owned in the pool */
 	uint64		bytes_dram;

@@ -143,6 +143,9 @@ extern uint64 tableam_relation_size(Relation rel, ForkNumber fork);
 extern bool tableam_needs_toast_table(Relation rel);
 extern Oid	tableam_toast_am(Relation rel);
 
+/* 55006 if a kept transaction that waits to be resumed uses the table. */
+extern void tableam_refuse_waiting(Relation rel);
+
 /* cluster.c */
 typedef struct TableCopyCounts
 {
@@ -177,8 +180,6 @@ extern void tableam_estimate_size(Relation rel, int32 *attr_widths, BlockNumber 
 								  double *tuples, double *allvisfrac);
 
 /* drop.c */
-/* 55006 if a kept transaction that waits to be resumed uses the table. */
-extern void tableam_refuse_waiting(Relation rel);
 extern void tableam_reindex_after_alter(Oid relid);
 
 #endif							/* SOFORT_TABLEAM_CALLBACKS_H */

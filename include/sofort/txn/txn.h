@@ -76,7 +76,7 @@ typedef enum TxnEntryKind
 	TXN_ENTRY_DROP_STORE,		/* drop the store if it commits */
 	TXN_ENTRY_CREATE_COLUMN,	/* row = column index: drop it on abort */
 
-	/* row locks of a prepared transaction, by LockTupleMode */
+	/* row locks of a prepared or kept transaction, by LockTupleMode */
 	TXN_ENTRY_LOCK = 16,
 	TXN_ENTRY_LOCK_LAST = TXN_ENTRY_LOCK + LockTupleExclusive
 } TxnEntryKind;

@@ -31,8 +31,8 @@
  *				  as EMPTY once that generation, or that server life, has ended
  *	 LOCKERS	  row-locked; the holders are in the lock table (DRAM)
  *
- * A begin word never names a slot and generation which have ended; an end word
- * does so only as LOCK.
+ * A begin word never names a slot and generation that was released (it may name one
+ * whose transaction has ended, until it gets its stamp); an end word does so only as LOCK.
  *
  * Words change only by compare-and-swap (or by a plain store while the row is
  * reserved and invisible to everybody), and are read by one 8-byte load.
