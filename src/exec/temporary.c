@@ -76,7 +76,8 @@ inherits_access_method(const CreateStmt *stmt)
 {
 	Oid			parent;
 
-	if (!SOFORT_PARTITIONED_HAS_AM || stmt->partbound == NULL || stmt->accessMethod != NULL || stmt->inhRelations == NIL)
+	if (!SOFORT_PARTITIONED_HAS_AM || stmt->partbound == NULL ||
+		stmt->accessMethod != NULL || stmt->inhRelations == NIL)
 		return false;
 	parent = RangeVarGetRelid(linitial_node(RangeVar, stmt->inhRelations), NoLock, true);
 	return OidIsValid(parent) && OidIsValid(exec_relation_am(parent));

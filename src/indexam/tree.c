@@ -131,12 +131,18 @@ tree_create(int key_len, bool has_tuples)
 
 /* ---- tuples ---- */
 
+static uint16
+tuple_check(const TreeTuple *tuple)
+{
+	return (uint16) PM_CHECK(tree_fold(tuple->size, &tuple->tuple, tuple->size), 16);
+}
+
 /* (Of nothing but zeros the check is right, too.) */
 static bool
 tuple_is_whole(const TreeTuple *tuple)
 {
 	return tuple->size >= sizeof(IndexTupleData) && IndexTupleSize(&tuple->tuple) == tuple->size &&
-		tuple->check == tree_tuple_check(tuple);
+		tuple->check == tuple_check(tuple);
 }
 
 TreeTuple *
@@ -197,12 +203,6 @@ tree_tuple_make(IndexTuple itup)
 	return tuple;
 }
 
-uint16
-tree_tuple_check(const TreeTuple *tuple)
-{
-	return (uint16) PM_CHECK(tree_fold(tuple->size, &tuple->tuple, tuple->size), 16);
-}
-
 /* For checks: nothing is read that is not allocated. */
 const char *
 pool_tuple_problem(const Tree *tree, const uint8 *entry)
@@ -248,7 +248,7 @@ tree_pool_tuple_make(Tree *tree, IndexTuple itup)
 	tuple->next = NULL;
 	tuple->size = (uint16) size;
 	memcpy(&tuple->tuple, itup, size);
-	tuple->check = tree_tuple_check(tuple);
+	tuple->check = tuple_check(tuple);
 	pm_flush(tuple, total);
 	return tuple;
 }

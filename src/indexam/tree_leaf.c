@@ -309,6 +309,18 @@ leaf_make_checks(const Tree *tree, TreeLeafNode *leaf)
 	leaf->state = leaf_seal(leaf->state);
 }
 
+/* The lines of a leaf that are in use */
+static void
+leaf_flush(const Tree *tree, const TreeNode *node)
+{
+	const TreeLeafNode *leaf = pool_leaf(node);
+	uint64		slots = leaf_slots(leaf);
+	int			used = slots == 0 ? 0 : 64 - __builtin_clzll(slots);
+
+	pm_flush(leaf, PM_LINE);
+	pm_flush(leaf->data, (Size) (used + 1) * tree->stride);
+}
+
 void
 leaf_complete(Tree *tree, TreeNode *node)
 {
@@ -380,17 +392,6 @@ leaf_remove(TreeNode *node, uint64 slots)
 
 	pm_store8_persist(&leaf->state, leaf_seal(leaf->state & ~slots));
 	leaf->n -= pg_popcount64(slots);
-}
-
-void
-leaf_flush(const Tree *tree, const TreeNode *node)
-{
-	const TreeLeafNode *leaf = pool_leaf(node);
-	uint64		slots = leaf_slots(leaf);
-	int			used = slots == 0 ? 0 : 64 - __builtin_clzll(slots);
-
-	pm_flush(leaf, PM_LINE);
-	pm_flush(leaf->data, (Size) (used + 1) * tree->stride);
 }
 
 void

@@ -150,8 +150,7 @@ extern const char *leaf_problem(const Tree *tree, const TreeLeafNode *leaf);
 /* The same for an inner node in the pool (placement pmem) */
 extern const char *pool_inner_problem(const Tree *tree, const TreeNode *node);
 
-/* Check of a tuple in the pool; and what is wrong with the tuple of an entry, or NULL */
-extern uint16 tree_tuple_check(const TreeTuple *tuple);
+/* What is wrong with the tuple of an entry, or NULL */
 extern const char *pool_tuple_problem(const Tree *tree, const uint8 *entry);
 
 /*
@@ -186,8 +185,5 @@ extern void leaf_fill(Tree *tree, TreeNode *node, const uint8 *low, const uint8 
 
 /* Makes a lower fence of the entry, with a tuple of its own, flushed.  False: no space. */
 extern bool tree_make_fence(Tree *tree, const uint8 *entry, uint8 *fence);
-
-/* Flushes the lines of a leaf that are in use */
-extern void leaf_flush(const Tree *tree, const TreeNode *node);
 
 #endif							/* SOFORT_TREE_POOL_H */

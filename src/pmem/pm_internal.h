@@ -303,7 +303,6 @@ extern bool segment_startup(PoolRefusal *why);
 extern void segment_fill_spare(void);
 extern int	segment_take(uint32 n, int flags, uint64 *offset);
 extern void segment_punch(uint64 offset, uint32 n);
-extern void segment_untake(uint64 offset, uint32 n);
 extern void segment_clear(uint64 offset, uint32 n);
 extern uint32 segment_make_spare(uint64 *offset, uint32 *n);
 extern void segment_count_used(int n);

@@ -269,6 +269,8 @@ prepare_words(int extent, uint32 limit)
 	return 0;
 }
 
+static void untake(uint64 offset, uint32 n);
+
 static int
 take_granules(uint32 n, int flags, uint64 *offset)
 {
@@ -315,7 +317,7 @@ take_granules(uint32 n, int flags, uint64 *offset)
 	if (rc != 0)
 	{
 		segment_punch(*offset, n);
-		segment_untake(*offset, n);
+		untake(*offset, n);
 	}
 	return rc;
 }
@@ -455,8 +457,8 @@ segment_clear(uint64 offset, uint32 n)
 }
 
 /* The same for granules that count; some may become spare ones instead. */
-void
-segment_untake(uint64 offset, uint32 n)
+static void
+untake(uint64 offset, uint32 n)
 {
 	while (n > 0 && pm_shared->nspare < PM_SPARE_GRANULES && add_spare(offset))
 	{
@@ -553,7 +555,7 @@ segment_release(uint64 offset, uint32 n)
 	if (free_cache_add(offset, n))
 		return;
 	segment_punch(offset, n);
-	segment_untake(offset, n);
+	untake(offset, n);
 }
 
 /* ---- looking up ---- */

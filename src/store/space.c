@@ -773,6 +773,15 @@ space_reserve(Relation rel, StoreDesc *store, uint32 want)
 	local->reserved += r->count;
 }
 
+static bool
+is_of_newest_shape(StoreDesc *store, uint64 row)
+{
+	RowRef		ref;
+
+	return store_locate(store, row, &ref) &&
+		ref.block->shape == pg_atomic_read_u32(&store->shared->current_shape);
+}
+
 /* On return the other reservation holds one row in a block of the newest shape. */
 void
 space_reserve_other(Relation rel, StoreDesc *store)
@@ -782,25 +791,19 @@ space_reserve_other(Relation rel, StoreDesc *store)
 	activate(local);
 	if (local->other.count > 0)
 	{
-		RowRef		ref;
-
-		if (store_locate(store, local->other.row, &ref) &&
-			ref.block->shape == pg_atomic_read_u32(&store->shared->current_shape))
+		if (is_of_newest_shape(store, local->other.row))
 			return;
 		space_give(store->shared, local->other.row, 1);
 		local->other.count = 0;
 	}
 	for (;;)
 	{
-		RowRef		ref;
-
 		bool		appended = false;
 
 		if (space_take(store, 1, true, &local->other) ||
 			(appended = take_append(store, 1, &local->other)))
 		{
-			if (store_locate(store, local->other.row, &ref) &&
-				ref.block->shape == pg_atomic_read_u32(&store->shared->current_shape))
+			if (is_of_newest_shape(store, local->other.row))
 				return;
 			/* there is a newer shape: now to the other list */
 			space_give(store->shared, local->other.row, 1);

@@ -166,7 +166,7 @@ version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 
 /* Fill rows[] from a block. */
 static void
-tableam_collect_rows(SofortScan scan, BlockNumber block)
+collect_rows(SofortScan scan, BlockNumber block)
 {
 	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
 	uint64		last = position + store_rows_in(scan->store, block) - 1;
@@ -251,7 +251,7 @@ scan_advance(SofortScan scan, ScanDirection direction)
 			scan->started = false;
 			return false;
 		}
-		tableam_collect_rows(scan, block);
+		collect_rows(scan, block);
 		scan->started = true;
 		scan->next = backward ? scan->nrows - 1 : 0;
 	}
