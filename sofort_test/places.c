@@ -16,8 +16,6 @@
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "sofort/exec/exec.h"
 #include "sofort/indexam/keys.h"
 #include "sofort/indexam/registry.h"
 #include "sofort/store/store_internal.h"

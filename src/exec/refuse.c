@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_publication.h"

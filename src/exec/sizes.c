@@ -17,7 +17,6 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "sofort/compat/ddl.h"
 #include "utils/builtins.h"

@@ -10,7 +10,6 @@
 #include <math.h>
 
 #include "access/nbtree.h"
-#include "access/xlog.h"
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"

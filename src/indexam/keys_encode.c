@@ -12,14 +12,11 @@
 
 #include <math.h>
 
-#include "access/detoast.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
-#include "sofort/compat/compat.h"
 #include "sofort/indexam/keys.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
-#include "utils/fmgrprotos.h"
 
 /* Last byte of a text: the number of its bytes in the key, or this if it is longer */
 #define TEXT_LONGER		0xff

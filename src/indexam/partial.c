@@ -16,7 +16,6 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/pg_index.h"
 #include "miscadmin.h"
 #include "sofort/indexam/indexam.h"

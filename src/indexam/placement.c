@@ -28,7 +28,6 @@
 #include "sofort/store/store.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/syscache.h"
 
 #include "am_internal.h"

@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "sofort/compat/indexam.h"
 #include "storage/condition_variable.h"
 #include "storage/spin.h"

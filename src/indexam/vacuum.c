@@ -8,12 +8,10 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "miscadmin.h"
 #include "sofort/compat/scan.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/fault.h"
-#include "utils/memutils.h"
 
 #include "am_internal.h"
 

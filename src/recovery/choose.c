@@ -16,7 +16,6 @@
 #include "sofort/store/store.h"
 #include "sofort/store/workload.h"
 #include "storage/lmgr.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 
 #include "recovery_internal.h"

@@ -9,7 +9,6 @@
 
 #include "access/relscan.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "sofort/pmem/arena.h"
 #include "sofort/pmem/latency.h"
 #include "sofort/tableam/callbacks.h"

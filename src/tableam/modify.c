@@ -13,10 +13,8 @@
  */
 #include "postgres.h"
 
-#include "access/detoast.h"
 #include "access/sysattr.h"
 #include "executor/tuptable.h"
-#include "miscadmin.h"
 #include "pgstat.h"
 #include "sofort/compat/relcache.h"
 #include "sofort/pmem/alloc.h"

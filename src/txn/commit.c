@@ -16,7 +16,6 @@
 #include "sofort/pmem/alloc.h"
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
-#include "sofort/pmem/pool.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"

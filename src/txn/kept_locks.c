@@ -19,7 +19,6 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/pool.h"
 #include "sofort/txn/kept.h"
-#include "utils/memutils.h"
 
 #include "txn_internal.h"
 

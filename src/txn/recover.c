@@ -14,7 +14,6 @@
 
 #include "access/transam.h"
 #include "access/twophase.h"
-#include "access/xlog.h"
 #include "miscadmin.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/alloc.h"

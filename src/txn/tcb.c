@@ -25,7 +25,6 @@
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
 
 #include "txn_internal.h"

@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "access/subtrans.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "sofort/compat/horizon.h"

@@ -16,7 +16,6 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/persist.h"
 #include "sofort/pmem/pool.h"
-#include "utils/memutils.h"
 
 #include "txn_internal.h"
 
