@@ -37,8 +37,8 @@
 
 PGDLLEXPORT void sofort_keeper_main(Datum arg);
 
-/* If the keeper has not started by then, it will not. */
-#define KEEPER_SECONDS		60
+/* If the keeper has not taken its locks by then, it will not. */
+#define KEEPER_LOCKS_SECONDS	60
 
 int			sofort_continuation_timeout = 60;
 
@@ -290,11 +290,11 @@ kept_adopt(void)
 void
 kept_wait_for_keeper(void)
 {
-	TimestampTz until = 0;
+	TimestampTz until;
 
 	if (am_keeper || !*(volatile bool *) &TxnShmem->leftovers)
 		return;
-	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_SECONDS * 1000);
+	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_LOCKS_SECONDS * 1000);
 	while (*(volatile bool *) &TxnShmem->leftovers)
 	{
 		(void) ConditionVariableTimedSleep(&TxnShmem->keeper_holds, 1000, PG_WAIT_EXTENSION);

@@ -28,7 +28,7 @@
 #define OUTCOME_MICROSECONDS	(24 * 60 * 60 * INT64CONST(1000000))
 
 /* A keeper that is not there by then will not come. */
-#define KEEPER_SECONDS		5
+#define KEEPER_START_SECONDS	5
 
 /* Records looked at for a free one before the array grows. */
 #define RECORD_TRIES	256
@@ -267,7 +267,7 @@ take_place(void)
 static void
 require_keeper(void)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_SECONDS * 1000);
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_START_SECONDS * 1000);
 
 	while (*(Latch *volatile *) &TxnShmem->keeper_latch == NULL)
 	{
