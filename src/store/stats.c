@@ -260,7 +260,8 @@ reason_for(const ShapeHeader *s, const ShapeColumn *c, const ColumnHeader *colum
 		case ENCODING_NARROW:
 			return "small numbers that hardly repeat";
 		case ENCODING_REFERENCE:
-			return s->capacity == 0 ? "length not known yet" : "long values that hardly repeat";
+			return s->capacity == 0 ? "length not known yet" :
+				"long values that hardly repeat, or some of more than 1 kB";
 		default:
 			if (column->attlen == 1)
 				return "one byte";
