@@ -56,11 +56,17 @@ stage_of(const TxnKept *k)
 	return *(const volatile TxnKeptStage *) &k->stage;
 }
 
-static const KeptBoundary *
-last_boundary(const TxnKept *k)
+/* When one that waits to be resumed will be rolled back */
+static TimestampTz
+expires_at(const TxnKept *k)
 {
-	const KeptRecord *r = kept_record(k);
+	return TimestampTzPlusMilliseconds(k->waits_since,
+									   (int64) sofort_continuation_timeout * 1000);
+}
 
+static const KeptBoundary *
+last_boundary(const KeptRecord *r)
+{
 	return &r->boundary[r->boundary[0].sequence > r->boundary[1].sequence ? 0 : 1];
 }
 
@@ -201,7 +207,7 @@ void
 kept_undo_unfinished(uint32 slot)
 {
 	const TxnKept *k = &TxnKeptOnes[TxnSlots[slot].kept - 1];
-	const KeptBoundary *b = last_boundary(k);
+	const KeptBoundary *b = last_boundary(kept_record(k));
 	Tcb		   *tcb = txn_tcb_of_slot(slot);
 	int			nchunks;
 	TcbChunk  **chunks = tcb_chunks(tcb, &nchunks);
@@ -240,7 +246,7 @@ adopt(TxnKept *k)
 	b->slot = k->slot;
 	b->nsubs = 0;
 	b->pid = 0;
-	b->nentries = last_boundary(k)->entries;
+	b->nentries = last_boundary(kept_record(k))->entries;
 	s->fxid = tcb->xid;
 	s->generation = k->generation;
 	s->owner = (uint32) (b - TxnBackends);
@@ -441,7 +447,7 @@ claim(void *arg)
 	txn_mirror_leave(kept_stand_in(k));
 	pg_atomic_fetch_sub_u32(&TxnShmem->kept_waiting, 1);
 	My.kept = k;
-	kept_continue(last_boundary(k));
+	kept_continue(last_boundary(kept_record(k)));
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_PREPARED));
 	LWLockRelease(txn_lwlock(TXN_LWLOCK_RESOLVE));
 	return true;
@@ -457,7 +463,7 @@ bool
 txn_resume(const TxnKeptInfo *info)
 {
 	const TxnKept *k = &TxnKeptOnes[info->place];
-	KeptBoundary b = *last_boundary(k);
+	KeptBoundary b = *last_boundary(kept_record(k));
 
 	Assert(!My.have_slot && My.nentries == 0);
 	if (!txn_take_over(k->slot, k->generation, (int64) b.entries, (CommandId) b.command, claim,
@@ -573,7 +579,7 @@ txn_kept_find(const uint8 *hash, TxnKeptInfo *info)
 		info->db_oid = r->db_oid;
 		info->role = r->role;
 		info->started = r->started;
-		info->statements = r->boundary[r->boundary[0].sequence > r->boundary[1].sequence ? 0 : 1].statements;
+		info->statements = last_boundary(r)->statements;
 		memcpy(info->label, r->label, sizeof(info->label));
 		switch (KEPT_STATE(state))
 		{
@@ -668,10 +674,9 @@ kept_info(TxnInfo *info)
 	info->is_kept = true;
 	info->is_waiting = stage_of(k) == KEEP_WAITING;
 	info->role = r->role;
-	info->statements = last_boundary(k)->statements;
+	info->statements = last_boundary(r)->statements;
 	if (info->is_waiting)
-		info->expires = TimestampTzPlusMilliseconds(k->waits_since,
-													(int64) sofort_continuation_timeout * 1000);
+		info->expires = expires_at(k);
 	strlcpy(info->label, r->label, sizeof(info->label));
 }
 
@@ -756,9 +761,7 @@ expire(void)
 
 		if (stage_of(k) != KEEP_WAITING)
 			continue;
-		left = TimestampDifferenceMilliseconds(now,
-											   TimestampTzPlusMilliseconds(k->waits_since,
-																		   (int64) sofort_continuation_timeout * 1000));
+		left = TimestampDifferenceMilliseconds(now, expires_at(k));
 		if (left == 0 && pg_atomic_read_u32(&k->takers) > 0)
 			continue;			/* the last one wakes us */
 		if (left == 0)
