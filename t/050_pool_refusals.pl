@@ -220,19 +220,14 @@ with_bytes('with a wrong checksum', $pool, $superblock + 16, "\xff" x 8, qq{XX00
 sub identity_with
 {
 	my ($at, $bytes) = @_;
-	my ($identity, $crc) = ('', 0xffffffff);
+	my $identity = '';
 
 	open(my $f, '<:raw', $pool) or BAIL_OUT("$pool: $!");
 	sysseek($f, $superblock + 16, 0);
 	sysread($f, $identity, 44) == 44 or BAIL_OUT("$pool: $!");
 	close $f;
 	substr($identity, $at, length $bytes) = $bytes;
-	foreach my $byte (unpack('C*', $identity))
-	{
-		$crc ^= $byte;
-		$crc = ($crc >> 1) ^ ($crc & 1 ? 0x82f63b78 : 0) for 1 .. 8;
-	}
-	return $identity . pack('L', ~$crc & 0xffffffff);
+	return $identity . pack('L', crc32c($identity));
 }
 with_bytes('of another PostgreSQL', $pool, $superblock + 16, identity_with(24, pack('L', 14)),
 	qr/^0A000: sofort pool "\Q$pool\E" was made by PostgreSQL 14 \(catalog version \d+\), but this is PostgreSQL \d+ \(/);
@@ -615,6 +610,16 @@ close $control_file;
 reset_wal('-x', $xid);
 $other->start(no_extension => 1);
 is($other->safe_psql('postgres', 'SELECT count(*) FROM s'), $rows, 'a control file of before: nothing is known, not refused');
+$other->stop;
+$other->teardown_node;
+
+# ---- an ordinary file is no persistent memory (in a file system in memory it is refused for that) ----
+$other = SofortNode->new('disk');
+$other->{_sofort_pool} = $other->basedir . '/disk.pool';
+$other->init(conf => [ "sofort.durability = 'pmem'" ]);
+$other->start(no_extension => 1);
+like($other->error_of('CREATE EXTENSION sofort; CREATE TABLE s (i int) USING sofort'),
+	qr/^55000: sofort pool ".*disk\.pool" (is not on persistent memory|would not survive power loss)$/, 'durability pmem on a disk');
 $other->stop;
 $other->teardown_node;
 $node->teardown_node;
