@@ -387,7 +387,8 @@ sofort_test_rebuild(PG_FUNCTION_ARGS)
 		[REBUILD_FINISHED] = "finished", [REBUILD_BUSY] = "busy"
 	};
 
-	PG_RETURN_TEXT_P(cstring_to_text(results[indexam_rebuild(PG_GETARG_OID(0), PG_GETARG_INT32(1))]));
+	PG_RETURN_TEXT_P(cstring_to_text(results[indexam_rebuild(PG_GETARG_OID(0),
+															 PG_GETARG_INT32(1))]));
 }
 
 Datum

@@ -583,7 +583,9 @@ refuse_if_used(const UsedTable *table)
 void
 continuation_check_locks(List *tables)
 {
-	static const LOCKMODE modes[] = {ShareLock, ShareRowExclusiveLock, ExclusiveLock, AccessExclusiveLock};
+	static const LOCKMODE modes[] = {
+		ShareLock, ShareRowExclusiveLock, ExclusiveLock, AccessExclusiveLock
+	};
 	ListCell   *lc;
 
 	if (!IsTransactionState())

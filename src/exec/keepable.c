@@ -236,7 +236,8 @@ check_tables(Oid relid, bool writes)
 static void
 check_relation_lock(Oid relid, LOCKMASK held)
 {
-	if (held & ~(LOCKBIT_ON(AccessShareLock) | LOCKBIT_ON(RowShareLock) | LOCKBIT_ON(RowExclusiveLock)))
+	if (held & ~(LOCKBIT_ON(AccessShareLock) | LOCKBIT_ON(RowShareLock) |
+				 LOCKBIT_ON(RowExclusiveLock)))
 		refuse(psprintf("It holds a lock on relation \"%s\".", get_rel_name(relid)));
 	if (held & (LOCKBIT_ON(RowShareLock) | LOCKBIT_ON(RowExclusiveLock)))
 	{
@@ -330,9 +331,10 @@ keepable_utility(Node *stmt)
 {
 	if (utility_is_harmless(stmt))
 	{
-		if (IsA(stmt, CopyStmt) && castNode(CopyStmt, stmt)->is_from &&
-			castNode(CopyStmt, stmt)->relation != NULL && txn_is_kept())
-			check_tables(RangeVarGetRelid(castNode(CopyStmt, stmt)->relation, RowExclusiveLock, false), true);
+		if (txn_is_kept() && IsA(stmt, CopyStmt) && castNode(CopyStmt, stmt)->is_from &&
+			castNode(CopyStmt, stmt)->relation != NULL)
+			check_tables(RangeVarGetRelid(castNode(CopyStmt, stmt)->relation, RowExclusiveLock,
+										  false), true);
 		return;
 	}
 	if (txn_is_kept())

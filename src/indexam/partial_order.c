@@ -175,7 +175,8 @@ order_following(Collector *c, BlockNumber block, int k, int n)
 	}
 	if (is_integer(column))
 	{
-		EACH_ORDER(if (c->more_states[i] == STORE_VALUE) put_order(&c->order[i], at, order_of_high(order)););
+		EACH_ORDER(if (c->more_states[i] == STORE_VALUE)
+				   put_order(&c->order[i], at, order_of_high(order)););
 		return;
 	}
 	for (i = 0; i < n; i++)

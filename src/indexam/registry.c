@@ -654,7 +654,8 @@ fill_pool_stats(IndexamStats *stats)
 	StoreHeader *store = store_find(&stats->locator);
 	TreeHeader *header;
 
-	if (store == NULL || tree_header_problem(store) != NULL || (store_flags(store) & STORE_TREE_COMPLETE) == 0)
+	if (store == NULL || tree_header_problem(store) != NULL ||
+		(store_flags(store) & STORE_TREE_COMPLETE) == 0)
 		return;
 	header = pm_deref(store->tree);
 	stats->placement = placement_name(header->placement);

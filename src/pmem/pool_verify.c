@@ -155,7 +155,8 @@ verify_intents(Verify *v)
 			int			e;
 			uint32		g;
 
-			if (target == PM_NULL || (pm_ref_is_valid(target) && segment_find(target & PM_OFFSET_MASK, &e, &g)))
+			if (target == PM_NULL ||
+				(pm_ref_is_valid(target) && segment_find(target & PM_OFFSET_MASK, &e, &g)))
 				continue;
 			snprintf(place, sizeof(place), "set " UINT64_FORMAT " intent %d", s, i);
 			tell(v, "intents", place, "target is in no extent");

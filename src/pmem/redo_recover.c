@@ -383,7 +383,8 @@ finish(int fd, uint64 superblock_offset, PoolRefusal *why)
 	static const uint64 none[2] = {0, 0};
 
 	if (!redo_sync_replayed(fd) ||
-		pwrite(fd, none, sizeof(none), (off_t) (superblock_offset + offsetof(PoolSuperblock, redo_nonce))) != sizeof(none) ||
+		pwrite(fd, none, sizeof(none), (off_t) (superblock_offset +
+												offsetof(PoolSuperblock, redo_nonce))) != sizeof(none) ||
 		!redo_sync_replayed(fd))
 		return pool_refuse_errno(why, "synchronize", pm_pool_file, NULL);
 	return true;
@@ -444,7 +445,8 @@ redo_recover(int fd, const PoolControl *control, PoolRefusal *why)
 							  control->superblock_offset : header.superblock_offset,
 							  nonce, &needed, why);
 	if (ok && needed && (!found || memcmp(nonce, header.nonce, sizeof(nonce)) != 0))
-		ok = pool_refuse(why, found || redo >= 0 ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_UNDEFINED_FILE,
+		ok = pool_refuse(why, found || redo >= 0 ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE :
+						 ERRCODE_UNDEFINED_FILE,
 						 "Put back the file that was beside the pool when the server ended, or restore pool and data directory from one backup.",
 						 redo < 0 ? "The file does not exist." : "The file belongs to another pool, or to another time.",
 						 "sofort pool \"%s\" is not complete without its redo log \"%s\"",

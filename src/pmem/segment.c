@@ -147,7 +147,8 @@ segment_startup(PoolRefusal *why)
 		uint32		hint = 0;
 
 		/* (reading a hole of a tmpfs file takes a page) */
-		if (!holes_filled && !fill_holes(pm_extent[e].offset + PM_GRANULE, prepared * sizeof(uint64), why))
+		if (!holes_filled &&
+			!fill_holes(pm_extent[e].offset + PM_GRANULE, prepared * sizeof(uint64), why))
 			return false;
 		memset(bitmap, 0, prepared / 8);
 		pm_shared->extent_used[e] = 0;

@@ -267,7 +267,8 @@ take_place(void)
 static void
 require_keeper(void)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEEPER_START_SECONDS * 1000);
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													KEEPER_START_SECONDS * 1000);
 
 	while (*(Latch *volatile *) &TxnShmem->keeper_latch == NULL)
 	{

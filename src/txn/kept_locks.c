@@ -360,7 +360,8 @@ collect_entry(const TxnEntry *e, void *arg)
 	c->ranges = txn_grow(c->ranges, c->nranges, &c->maxranges, sizeof(KeptRange));
 	c->ranges[c->nranges++] = (KeptRange)
 	{
-		.store = e->store,.row = e->row,.count = e->count,.mode = (LockTupleMode) (e->kind - TXN_ENTRY_LOCK)
+		.store = e->store,.row = e->row,.count = e->count,
+		.mode = (LockTupleMode) (e->kind - TXN_ENTRY_LOCK)
 	};
 }
 

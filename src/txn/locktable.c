@@ -62,7 +62,8 @@ locktable_startup(void)
 	int			i;
 
 	/* it lies behind the backends, see startup_shmem() */
-	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared + TxnShmem->nkept]);
+	partitions = (Partition *) MAXALIGN(&TxnBackends[TxnShmem->nbackends + TxnShmem->nprepared +
+													 TxnShmem->nkept]);
 	for (i = 0; i < TXN_LOCK_PARTITIONS; i++)
 	{
 		partitions[i].buckets = partitions[i].first;

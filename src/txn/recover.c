@@ -253,7 +253,8 @@ startup_shmem(void)
 	TxnShmem = (TxnShared *) p;
 	TxnShmem->nbackends = (uint32) MaxBackends;
 	TxnShmem->nprepared = (uint32) max_prepared_xacts;
-	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, (TXN_MAX_SLOTS - 2 * max_prepared_xacts) / MaxBackends));
+	TxnShmem->ring = (uint32) Max(1, Min(TXN_RING, (TXN_MAX_SLOTS - 2 * max_prepared_xacts) /
+										 MaxBackends));
 	TxnShmem->nkept = (uint32) MaxBackends;
 	pg_atomic_init_u32(&TxnShmem->ntcbs, 0);
 	pg_atomic_init_u32(&TxnShmem->kept, 0);
