@@ -76,6 +76,7 @@ BEGIN; SELECT kt_cursor(); SELECT kt_keep(); ROLLBACK;
 BEGIN; INSERT INTO kt_ruled VALUES (1); SELECT kt_keep(); ROLLBACK;
 BEGIN; SELECT kt_advisory(1); SELECT kt_keep(); ROLLBACK;
 BEGIN; SELECT !! 1::bigint; SELECT kt_keep(); ROLLBACK;
+BEGIN; SELECT * FROM sofort.verify('kt'); SELECT kt_keep(); ROLLBACK;
 BEGIN; SELECT nextval('kt_temp_seq'); SELECT kt_keep(); ROLLBACK;
 BEGIN; SELECT count(*) FROM kt_temp_of_before; SELECT kt_keep(); ROLLBACK;
 BEGIN; DO $$ BEGIN EXECUTE 'EXPLAIN (ANALYZE) CREATE TABLE kt_new AS SELECT 1'; END $$; SELECT kt_keep(); ROLLBACK;
