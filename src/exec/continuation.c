@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "sofort/compat/ddl.h"
 #include "sofort/compat/lock.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/exec/exec.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/pmem/fault.h"

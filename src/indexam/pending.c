@@ -19,6 +19,7 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "sofort/compat/indexam.h"
+#include "sofort/compat/relcache.h"
 #include "sofort/indexam/indexam.h"
 #include "sofort/indexam/registry.h"
 #include "sofort/pmem/pool.h"
@@ -192,8 +193,8 @@ keep_files_in_use(void)
 		Oid			user = InvalidOid;
 
 		if (item->kind == DROP_ON_COMMIT && locator_db(&item->locator) == MyDatabaseId)
-			user = compat_relid_by_file(locator_spc(&item->locator),
-										locator_number(&item->locator));
+			user = compat_relid_by_number(locator_spc(&item->locator),
+										  locator_number(&item->locator));
 		if (!OidIsValid(user))
 			continue;
 		item->kind = DROP_ON_ABORT; /* which it does not */

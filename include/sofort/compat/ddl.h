@@ -17,11 +17,6 @@
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "sofort/compat/compat.h"
-#if PG_VERSION_NUM < 160000
-#include "utils/relfilenodemap.h"
-#else
-#include "utils/relfilenumbermap.h"
-#endif
 #include "utils/acl.h"
 
 /*
@@ -90,13 +85,6 @@
 #define compat_chooses_children(plan) ((plan)->part_prune_info != NULL)
 #else
 #define compat_chooses_children(plan) ((plan)->part_prune_index >= 0)
-#endif
-
-/* utils/relfilenumbermap.h */
-#if PG_VERSION_NUM < 160000
-#define compat_relid_by_number(spc, number) RelidByRelfilenode(spc, number)
-#else
-#define compat_relid_by_number(spc, number) RelidByRelfilenumber(spc, number)
 #endif
 
 /* ---- what standard_ExecutorStart() does ---- */

@@ -24,13 +24,9 @@
 #include "utils/pg_locale.h"
 #include "utils/rel.h"
 #include "utils/tuplesort.h"
+
 #if PG_VERSION_NUM < 160000
-#include "utils/relfilenodemap.h"
 #define RelFileNumberIsValid(n) OidIsValid(n)
-#define compat_relid_by_file(spc, number) RelidByRelfilenode(spc, number)
-#else
-#include "utils/relfilenumbermap.h"
-#define compat_relid_by_file(spc, number) RelidByRelfilenumber(spc, number)
 #endif
 
 /* As pg_collation_actual_version(oid): also of the default collation */

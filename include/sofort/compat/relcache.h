@@ -19,6 +19,15 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+/* The relation that has this file */
+#if PG_VERSION_NUM < 160000
+#include "utils/relfilenodemap.h"
+#define compat_relid_by_number(spc, number) RelidByRelfilenode(spc, number)
+#else
+#include "utils/relfilenumbermap.h"
+#define compat_relid_by_number(spc, number) RelidByRelfilenumber(spc, number)
+#endif
+
 /*
  * The columns whose change needs entries in all indexes, as
  * RelationGetIndexAttrBitmap() gives them, palloc'd; and those of summarizing
