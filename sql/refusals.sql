@@ -147,7 +147,7 @@ CREATE TABLE s_near (c circle) USING sofort;
 INSERT INTO s_near SELECT circle(point(i, i), i) FROM generate_series(1, 3) i;
 CREATE INDEX ON s_near USING gist (c);
 SET enable_seqscan = off;
-SELECT ctid, c FROM s_near ORDER BY c <-> point(0, 0);
+SELECT c FROM s_near ORDER BY c <-> point(0, 0);
 SELECT xmin FROM s_near ORDER BY c <-> point(0, 0);
 RESET enable_seqscan;
 DROP TABLE s_near;
