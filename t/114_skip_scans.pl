@@ -51,16 +51,29 @@ my $all = leaves('SELECT count(b) FROM few WHERE a >= 0', 'few_ab');
 cmp_ok($all, '>', 1000, "the index has leaves ($all)");
 cmp_ok(leaves('SELECT a, b FROM few WHERE b = 777', 'few_ab'), '<', 40, 'b = 1 on (a, b): some leaves for each a');
 cmp_ok(leaves('SELECT count(*), sum(a), sum(b) FROM few WHERE a BETWEEN 2 AND 4 AND b IN (5003, 5012, 5043)', 'few_ab'), '<', 20, 'a range, and several values');
+cmp_ok(leaves('SELECT count(*), sum(a), sum(b) FROM few WHERE b IN (77, 50003, 99990)', 'few_ab'), '<', 60, 'several values that are far apart');
+cmp_ok(leaves('SELECT a, b FROM few WHERE b IN (77, 50003, 99990) AND b > 60000', 'few_ab'), '<', 40, '... of which one remains');
+cmp_ok(leaves('SELECT a, b FROM few WHERE b IN (77, 50003, 99990) AND b = 500', 'few_ab'), '<', 30, '... none');
 cmp_ok(leaves('SELECT a, b FROM few WHERE a > 5 AND b BETWEEN 5003 AND 5043 ORDER BY a DESC, b DESC', 'few_ab'), '<', 25, 'two ranges, backward');
 cmp_ok(leaves('SELECT a, b FROM few WHERE b BETWEEN 500 AND 600 ORDER BY a, b', 'few_ab'), '<', 60, 'ranges');
 cmp_ok(leaves('SELECT a, b FROM few WHERE b = 777 LIMIT 1', 'few_ab'), '<', 30, 'a part of it');
 cmp_ok(leaves('SELECT count(b) FROM few WHERE b IS NULL', 'few_ab'), '<', 40, 'NULLs');
 like(sql('EXPLAIN SELECT * FROM few WHERE b = 777'), qr/Index Scan using few_ab/, 'the planner knows');
+sub cost { return (sql("$by_index; EXPLAIN $_[0]") =~ /Index .*? using \S+ on .*?\.\.([0-9.]+)/)[0]; }
+my ($one, $three) = (cost('SELECT * FROM few WHERE b = 777'), cost('SELECT * FROM few WHERE b IN (77, 50003, 99990)'));
+cmp_ok($three, '>', 1.8 * $one, "several values cost more than one ($three, $one)");
 sql('CREATE INDEX few_ta ON few USING sofort_index (t, b); CREATE INDEX few_nb ON few USING sofort_index (n, b); VACUUM ANALYZE few');
 cmp_ok(leaves(q{SELECT b FROM few WHERE t > '' AND b = 777}, 'few_ta'), '<', 40, 'behind a short text');
 sql('DROP INDEX few_ta, few_ab');
 cmp_ok(leaves(q{SELECT b FROM few WHERE n > -1 AND b = 777}, 'few_nb'), '>', 1000, 'not behind numbers whose bytes do not decide');
 sql('DROP INDEX few_nb');
+
+# What the planner thinks of it: each element of an array in front has its own groups
+sql('CREATE TABLE groups (x int, a int, b int) USING sofort; INSERT INTO groups SELECT i % 20, i / 20 % 50, i FROM generate_series(1, 100000) i; CREATE INDEX groups_xab ON groups USING sofort_index (x, a, b); VACUUM ANALYZE groups');
+my $in = cost('SELECT * FROM groups WHERE x IN (' . join(', ', 0 .. 19) . ') AND b = 777');
+my $range = cost('SELECT * FROM groups WHERE x >= 0 AND b = 777');
+cmp_ok($in, '>', $range / 2, "all values of a column one by one cost as much as all at once ($in, $range)");
+sql('DROP TABLE groups');
 
 # Parallel
 sql('CREATE TABLE many (a int, b int) USING sofort; INSERT INTO many SELECT i % 5, i % 1000 FROM generate_series(1, 200000) i; CREATE INDEX many_ab ON many USING sofort_index (a, b); VACUUM ANALYZE many');

@@ -14,13 +14,10 @@
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "sofort/compat/selfuncs.h"
 #include "utils/lsyscache.h"
-#include "utils/selfuncs.h"
 
 #include "am_internal.h"
-
-/* Of each combination of values: where it is looked for, and where the next one begins */
-#define LEAVES_PER_GROUP	2
 
 /* Operator of a clause that compares its column; InvalidOid: another kind of clause */
 static Oid
@@ -140,6 +137,64 @@ distinct_values(PlannerInfo *root, const IndexOptInfo *info, int column)
 	return is_default ? 0 : n;
 }
 
+/* Elements of an array with "="; 1: there is none */
+static double
+array_elements(PlannerInfo *root, const IndexPath *path, const IndexClause *clause)
+{
+	Oid			opfamily = path->indexinfo->opfamily[clause->indexcol];
+	double		result = 1;
+	ListCell   *lc;
+
+	foreach(lc, clause->indexquals)
+	{
+		Node	   *qual = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+		double		n;
+
+		if (!IsA(qual, ScalarArrayOpExpr) ||
+			get_op_opfamily_strategy(clause_operator(qual), opfamily) != BTEqualStrategyNumber)
+			continue;
+		n = compat_array_length(root, lsecond(castNode(ScalarArrayOpExpr, qual)->args));
+		result *= Max(1, n);
+	}
+	return result;
+}
+
+/* How many ranges arrays of the fixed columns make */
+static double
+ranges(PlannerInfo *root, const IndexPath *path, const ClauseSplit *split)
+{
+	double		result = 1;
+	ListCell   *lc;
+
+	foreach(lc, split->bounding)
+	{
+		IndexClause *clause = lfirst_node(IndexClause, lc);
+
+		if (clause->indexcol < split->nfixed)
+			result *= array_elements(root, path, clause);
+	}
+	return result;
+}
+
+/*
+ * Leaves of each combination of values of the columns before: where each value is looked
+ * for, and where the next combination begins.
+ */
+static double
+leaves_per_group(PlannerInfo *root, const IndexPath *path, const ClauseSplit *split)
+{
+	double		values = 0;
+	ListCell   *lc;
+
+	foreach(lc, split->skipping)
+	{
+		double		n = array_elements(root, path, lfirst_node(IndexClause, lc));
+
+		values = values == 0 ? n : Min(values, n);
+	}
+	return values + 1;
+}
+
 /* Of the clauses of columns from "first" on */
 static double
 selectivity_of(PlannerInfo *root, const IndexOptInfo *info, List *clauses, int first)
@@ -163,6 +218,7 @@ cost_part_read(PlannerInfo *root, const IndexPath *path, const ClauseSplit *spli
 	const IndexOptInfo *info = path->indexinfo;
 	double		range;
 	double		groups;
+	double		leaves;
 	int			per_leaf;
 	ListCell   *lc;
 
@@ -172,12 +228,12 @@ cost_part_read(PlannerInfo *root, const IndexPath *path, const ClauseSplit *spli
 		if (!has_bytes(info, lfirst_node(IndexClause, lc)))
 			return 1;
 	per_leaf = leaf_entries(info->indexoid, split->column);
-	groups = selectivity_of(root, info, split->bounding, split->nfixed);
+	groups = ranges(root, path, split) * selectivity_of(root, info, split->bounding, split->nfixed);
 	for (int i = split->nfixed; i < split->column; i++)
 		groups *= distinct_values(root, info, i);
 	if (per_leaf == 0 || groups == 0)
 		return 1;
+	leaves = Max(1, groups) * leaves_per_group(root, path, split);
 	range = Max(1, info->tuples * selectivity_of(root, info, split->bounding, 0));
-	return Min(1, (Max(1, groups) * LEAVES_PER_GROUP * per_leaf) / range +
-			   selectivity_of(root, info, split->skipping, 0));
+	return Min(1, leaves * per_leaf / range + selectivity_of(root, info, split->skipping, 0));
 }

@@ -19,6 +19,7 @@ typedef struct ScanMembers
 {
 	int			n;
 	Datum	   *elements;
+	uint8	   *bytes;			/* of the elements, see scan_skip.c; NULL: not made yet */
 	bool		reverse;		/* the column is descending */
 	FmgrInfo   *compare;		/* column against element; NULL: only for equality */
 	FmgrInfo	cross;
@@ -66,12 +67,17 @@ typedef enum KeyFit
 
 #define SKIP_MAX_BYTES	18		/* of a column, with its flag */
 
-/* What the bytes of one column behind the bounds must be between; see scan_skip.c */
+/*
+ * What the bytes of one column behind the bounds must be between, and, if there are members,
+ * one of; see scan_skip.c
+ */
 typedef struct ScanSkip
 {
 	bool		exists;
 	uint16		offset;
 	uint16		len;
+	int			nmembers;
+	const uint8 *members;		/* len bytes of each, in order; NULL: any */
 	uint8		low[SKIP_MAX_BYTES];
 	uint8		high[SKIP_MAX_BYTES];
 } ScanSkip;
