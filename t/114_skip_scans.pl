@@ -62,6 +62,9 @@ like(sql('EXPLAIN SELECT * FROM few WHERE b = 777'), qr/Index Scan using few_ab/
 sub cost { return (sql("$by_index; EXPLAIN $_[0]") =~ /Index .*? using \S+ on .*?\.\.([0-9.]+)/)[0]; }
 my ($one, $three) = (cost('SELECT * FROM few WHERE b = 777'), cost('SELECT * FROM few WHERE b IN (77, 50003, 99990)'));
 cmp_ok($three, '>', 1.8 * $one, "several values cost more than one ($three, $one)");
+my $hundred = cost('SELECT * FROM few WHERE b IN (' . join(', ', map { 1000 * $_ } 1 .. 100) . ')');
+$all = cost('SELECT * FROM few WHERE a >= 0 AND b >= 0');
+cmp_ok($hundred, '<', $all, "many of them not more than all of the index ($hundred, $all)");
 sql('CREATE INDEX few_ta ON few USING sofort_index (t, b); CREATE INDEX few_nb ON few USING sofort_index (n, b); VACUUM ANALYZE few');
 cmp_ok(leaves(q{SELECT b FROM few WHERE t > '' AND b = 777}, 'few_ta'), '<', 40, 'behind a short text');
 sql('DROP INDEX few_ta, few_ab');

@@ -11,15 +11,13 @@
 #include "catalog/pg_collation.h"
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
+#include "optimizer/optimizer.h"
 #include "sofort/compat/indexam.h"
 #include "utils/fmgrprotos.h"
 #include "utils/index_selfuncs.h"
 
 #if PG_VERSION_NUM >= 180000
 #include "access/cmptype.h"
-#include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
-#include "utils/lsyscache.h"
 
 /* Strategies are those of btree, whose operator families the indexes use. */
 static StrategyNumber
@@ -95,22 +93,18 @@ compat_btcostestimate(PlannerInfo *root, IndexPath *path, List *bounding, double
 					  Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 					  double *correlation, double *pages)
 {
+	IndexPath	bounded = *path;
+	int			nfilters = list_length(path->indexclauses) - list_length(bounding);
+	Selectivity all;
+	double		ignored;
+
 	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity, correlation,
 				   pages);
-#if PG_VERSION_NUM >= 180000
-	{
-		IndexPath	bounded = *path;
-		Selectivity all;
-		double		ignored;
-
-		if (list_length(bounding) == list_length(path->indexclauses))
-			return;
-		/* the rest only filters what is read */
-		bounded.indexclauses = bounding;
-		btcostestimate(root, &bounded, loop_count, startup_cost, total_cost, &all, &ignored,
-					   pages);
-		*total_cost += Min(all * path->indexinfo->rel->tuples, path->indexinfo->tuples) *
-			cpu_operator_cost * (list_length(path->indexclauses) - list_length(bounding));
-	}
-#endif
+	if (nfilters == 0)
+		return;
+	/* the rest only filters what is read; arrays there make no scans of their own */
+	bounded.indexclauses = bounding;
+	btcostestimate(root, &bounded, loop_count, startup_cost, total_cost, &all, &ignored, pages);
+	*total_cost += Min(all * path->indexinfo->rel->tuples, path->indexinfo->tuples) *
+		cpu_operator_cost * nfilters;
 }

@@ -37,7 +37,8 @@ extern void compat_complete_index_routine(IndexAmRoutine *am);
 
 /*
  * btcostestimate() for an index that reads all entries between its bounds, which the first
- * clauses make; btree skips some since 18.
+ * clauses make, once.  Btree skips some since 18, and before 17 it scanned the range for each
+ * element of an array.
  */
 extern void compat_btcostestimate(struct PlannerInfo *root, struct IndexPath *path,
 								  struct List *bounding, double loop_count, Cost *startup_cost,
