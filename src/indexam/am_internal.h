@@ -41,8 +41,9 @@ typedef struct ClauseSplit
 {
 	List	   *bounding;		/* bounds of the range that is read */
 	int			nfixed;			/* columns that have one value in it */
-	List	   *skipping;		/* of one column behind that: by them entries are passed over */
-	int			column;			/* from 0 */
+	List	   *skipping;		/* of columns behind that: by them entries are passed over */
+	int			column;			/* the first of these, from 0 */
+	int			last;			/* those before it have one value each */
 } ClauseSplit;
 
 extern void cost_split_clauses(const IndexPath *path, ClauseSplit *split);

@@ -50,30 +50,6 @@ fixes_column(const IndexPath *path, const IndexClause *clause)
 	return false;
 }
 
-void
-cost_split_clauses(const IndexPath *path, ClauseSplit *split)
-{
-	ListCell   *lc;
-
-	memset(split, 0, sizeof(*split));
-	foreach(lc, path->indexclauses)
-	{
-		IndexClause *clause = lfirst_node(IndexClause, lc);
-
-		if (clause->indexcol <= split->nfixed)
-		{
-			split->bounding = lappend(split->bounding, clause);
-			if (clause->indexcol == split->nfixed && fixes_column(path, clause))
-				split->nfixed++;
-		}
-		else if (split->skipping == NIL || clause->indexcol == split->column)
-		{
-			split->skipping = lappend(split->skipping, clause);
-			split->column = clause->indexcol;
-		}
-	}
-}
-
 static bool
 is_integer(Oid type)
 {
@@ -105,21 +81,91 @@ has_bytes(const IndexOptInfo *info, const IndexClause *clause)
 	return true;
 }
 
-/* Entries of a full leaf; 0: a column before this one cannot be passed over. */
+static bool
+has_array(const IndexClause *clause)
+{
+	ListCell   *lc;
+
+	foreach(lc, clause->indexquals)
+		if (IsA(lfirst_node(RestrictInfo, lc)->clause, ScalarArrayOpExpr))
+			return true;
+	return false;
+}
+
+/* May the clause be one of those by which entries are passed over? */
+static bool
+continues_skipping(const IndexPath *path, const ClauseSplit *split, const IndexClause *clause)
+{
+	ListCell   *lc;
+
+	if (split->skipping == NIL || clause->indexcol == split->last)
+		return true;
+	if (clause->indexcol > split->last + 1 || has_array(clause) ||
+		!has_bytes(path->indexinfo, clause))
+		return false;
+	/* does the column before it have one value? */
+	foreach(lc, split->skipping)
+	{
+		const IndexClause *other = lfirst_node(IndexClause, lc);
+
+		if (other->indexcol == split->last && !has_array(other) && fixes_column(path, other))
+			return true;
+	}
+	return false;
+}
+
+void
+cost_split_clauses(const IndexPath *path, ClauseSplit *split)
+{
+	ListCell   *lc;
+
+	memset(split, 0, sizeof(*split));
+	foreach(lc, path->indexclauses)
+	{
+		IndexClause *clause = lfirst_node(IndexClause, lc);
+
+		if (clause->indexcol <= split->nfixed)
+		{
+			split->bounding = lappend(split->bounding, clause);
+			if (clause->indexcol == split->nfixed && fixes_column(path, clause))
+				split->nfixed++;
+		}
+		else if (continues_skipping(path, split, clause))
+		{
+			if (split->skipping == NIL)
+				split->column = clause->indexcol;
+			split->skipping = lappend(split->skipping, clause);
+			split->last = clause->indexcol;
+		}
+	}
+}
+
+/* Do bytes decide, but for values that are long? */
+static bool
+is_decided(const KeyColumn *column)
+{
+	return column->kind != KEY_OPAQUE && column->kind != KEY_NUMERIC;
+}
+
+/*
+ * Entries of a full leaf; 0: a column before the first one of those by which entries are
+ * passed over is not decided by bytes. *last: becomes the last one that counts.
+ */
 static int
-leaf_entries(Oid index_oid, int column)
+leaf_entries(Oid index_oid, int first, int *last)
 {
 	Relation	index = index_open(index_oid, NoLock);
 	KeyFormat	format;
-	bool		possible;
+	int			decided = 0;
 
 	keys_format(index, &format);
 	index_close(index, NoLock);
-	possible = column < format.ncolumns;
-	for (int i = 0; i < column; i++)
-		if (format.columns[i].kind == KEY_OPAQUE || format.columns[i].kind == KEY_NUMERIC)
-			possible = false;
-	return possible ? TREE_NODE_SIZE / keys_stride(&format) : 0;
+	while (decided < format.ncolumns && is_decided(&format.columns[decided]))
+		decided++;
+	if (first > decided || first >= format.ncolumns)
+		return 0;
+	*last = Min(*last, Min(decided, format.ncolumns - 1));
+	return TREE_NODE_SIZE / keys_stride(&format);
 }
 
 /* 0: not known */
@@ -195,9 +241,9 @@ leaves_per_group(PlannerInfo *root, const IndexPath *path, const ClauseSplit *sp
 	return values + 1;
 }
 
-/* Of the clauses of columns from "first" on */
+/* Of the clauses of columns from "first" to "last" */
 static double
-selectivity_of(PlannerInfo *root, const IndexOptInfo *info, List *clauses, int first)
+selectivity_of(PlannerInfo *root, const IndexOptInfo *info, List *clauses, int first, int last)
 {
 	List	   *infos = NIL;
 	ListCell   *lc;
@@ -206,7 +252,7 @@ selectivity_of(PlannerInfo *root, const IndexOptInfo *info, List *clauses, int f
 	{
 		IndexClause *clause = lfirst_node(IndexClause, lc);
 
-		if (clause->indexcol >= first)
+		if (clause->indexcol >= first && clause->indexcol <= last)
 			infos = lappend(infos, clause->rinfo);
 	}
 	return clauselist_selectivity(root, infos, info->rel->relid, JOIN_INNER, NULL);
@@ -219,6 +265,7 @@ cost_part_read(PlannerInfo *root, const IndexPath *path, const ClauseSplit *spli
 	double		range;
 	double		groups;
 	double		leaves;
+	int			last = split->last;
 	int			per_leaf;
 	ListCell   *lc;
 
@@ -227,13 +274,14 @@ cost_part_read(PlannerInfo *root, const IndexPath *path, const ClauseSplit *spli
 	foreach(lc, split->skipping)
 		if (!has_bytes(info, lfirst_node(IndexClause, lc)))
 			return 1;
-	per_leaf = leaf_entries(info->indexoid, split->column);
-	groups = ranges(root, path, split) * selectivity_of(root, info, split->bounding, split->nfixed);
+	per_leaf = leaf_entries(info->indexoid, split->column, &last);
+	groups = ranges(root, path, split) *
+		selectivity_of(root, info, split->bounding, split->nfixed, split->column);
 	for (int i = split->nfixed; i < split->column; i++)
 		groups *= distinct_values(root, info, i);
 	if (per_leaf == 0 || groups == 0)
 		return 1;
 	leaves = Max(1, groups) * leaves_per_group(root, path, split);
-	range = Max(1, info->tuples * selectivity_of(root, info, split->bounding, 0));
-	return Min(1, leaves * per_leaf / range + selectivity_of(root, info, split->skipping, 0));
+	range = Max(1, info->tuples * selectivity_of(root, info, split->bounding, 0, last));
+	return Min(1, leaves * per_leaf / range + selectivity_of(root, info, split->skipping, 0, last));
 }

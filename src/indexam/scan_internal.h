@@ -65,11 +65,9 @@ typedef enum KeyFit
 	FIT_NONE					/* never true */
 } KeyFit;
 
-#define SKIP_MAX_BYTES	18		/* of a column, with its flag */
-
 /*
  * What the bytes of one column behind the bounds must be between, and, if there are members,
- * one of; see scan_skip.c
+ * one of; and of those that follow it, if it has one value.  See scan_skip.c.
  */
 typedef struct ScanSkip
 {
@@ -78,8 +76,8 @@ typedef struct ScanSkip
 	uint16		len;
 	int			nmembers;
 	const uint8 *members;		/* len bytes of each, in order; NULL: any */
-	uint8		low[SKIP_MAX_BYTES];
-	uint8		high[SKIP_MAX_BYTES];
+	uint8		low[TREE_MAX_KEY];
+	uint8		high[TREE_MAX_KEY];
 } ScanSkip;
 
 /* One end of the range of the index that is read */

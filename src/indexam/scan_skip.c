@@ -26,48 +26,43 @@
 
 #include "scan_internal.h"
 
-static void
+/* What is found out about the column whose edges come next */
+typedef struct ColumnEdges
+{
+	const KeyColumn *column;
+	int			len;			/* bytes, with the flag */
+	uint8	   *low;
+	uint8	   *high;
+	bool		prefix;			/* of some value the bytes do not say all */
+	ScanMembers *members;
+} ColumnEdges;
+
+/* False: other values have the same bytes. */
+static bool
 value_bytes(const KeyColumn *column, Datum value, uint8 *bytes)
 {
 	bytes[0] = KEY_FLAG_VALUE;
-	(void) keys_encode_column(column, value, bytes + 1);
+	return keys_encode_column(column, value, bytes + 1) != KEY_PREFIX;
 }
 
-/* Both ends at this value (of the column's type) */
+/* Both edges at this value (of the column's type) */
 static void
-narrow(ScanSkip *skip, const KeyColumn *column, Datum value, bool is_low, bool is_high)
+narrow(ColumnEdges *edges, Datum value, bool is_low, bool is_high)
 {
-	uint8		bytes[SKIP_MAX_BYTES];
+	uint8		bytes[TREE_MAX_KEY];
 
-	value_bytes(column, value, bytes);
-	if (is_low && memcmp(bytes, skip->low, skip->len) > 0)
-		memcpy(skip->low, bytes, skip->len);
-	if (is_high && memcmp(bytes, skip->high, skip->len) < 0)
-		memcpy(skip->high, bytes, skip->len);
-}
-
-/* The bytes are made once for all ranges. */
-static void
-narrow_to_members(ScanState *so, ScanSkip *skip, const KeyColumn *column, ScanMembers *members)
-{
-	if (members->bytes == NULL)
-	{
-		uint8	   *bytes = MemoryContextAllocHuge(scan_array_context(so),
-												   (Size) members->n * skip->len);
-
-		for (int i = 0; i < members->n; i++)
-			value_bytes(column, members->elements[i], bytes + (Size) i * skip->len);
-		members->bytes = bytes;
-	}
-	skip->members = members->bytes;
-	skip->nmembers = members->n;
+	if (!value_bytes(edges->column, value, bytes))
+		edges->prefix = true;
+	if (is_low && memcmp(bytes, edges->low, edges->len) > 0)
+		memcpy(edges->low, bytes, edges->len);
+	if (is_high && memcmp(bytes, edges->high, edges->len) < 0)
+		memcpy(edges->high, bytes, edges->len);
 }
 
 /* False: nothing is known of the column by this condition. */
 static bool
-narrow_by_condition(ScanState *so, ScanSkip *skip, const ScanCondition *condition)
+narrow_by_condition(ScanState *so, ColumnEdges *edges, const ScanCondition *condition)
 {
-	const KeyColumn *column = &so->keys.format.columns[condition->column];
 	ScanKey		key = condition->key;
 	ScanMembers *members = condition->members;
 	Datum		value;
@@ -76,8 +71,8 @@ narrow_by_condition(ScanState *so, ScanSkip *skip, const ScanCondition *conditio
 		return false;
 	if (key->sk_flags & SK_SEARCHNULL)
 	{
-		skip->low[0] = skip->high[0] = key_flag(column, true);
-		memset(skip->high + 1, 0, skip->len - 1);
+		edges->low[0] = edges->high[0] = key_flag(edges->column, true);
+		memset(edges->high + 1, 0, edges->len - 1);
 		return true;
 	}
 	if (key->sk_flags & SK_SEARCHNOTNULL)
@@ -87,52 +82,98 @@ narrow_by_condition(ScanState *so, ScanSkip *skip, const ScanCondition *conditio
 		if (members == NULL || members->n == 0 ||
 			members->compare != so->keys.compare[condition->column])
 			return false;
-		narrow_to_members(so, skip, column, members);
+		narrow(edges, members->elements[0], true, false);
+		narrow(edges, members->elements[members->n - 1], false, true);
+		edges->members = members;
 		return true;
 	}
 	if (scan_fit_key(so, condition, &value) != FIT_SAME)
 		return false;
 	if (key->sk_strategy == BTEqualStrategyNumber)
-		narrow(skip, column, value, true, true);
+		narrow(edges, value, true, true);
 	else
 	{
-		bool		is_low = (key->sk_strategy >= BTGreaterEqualStrategyNumber) != column->desc;
+		bool		is_low = (key->sk_strategy >= BTGreaterEqualStrategyNumber) != edges->column->desc;
 
-		narrow(skip, column, value, is_low, !is_low);
+		narrow(edges, value, is_low, !is_low);
 	}
 	return true;
 }
 
 static bool
-skip_by_column(ScanState *so, int column)
+find_edges(ScanState *so, int column, ColumnEdges *edges)
 {
-	const KeyColumn *c = &so->keys.format.columns[column];
-	ScanSkip   *skip = &so->skip;
 	bool		found = false;
 
-	skip->offset = c->offset;
-	skip->len = 1 + c->width;
-	skip->members = NULL;
-	Assert(skip->len <= SKIP_MAX_BYTES);
 	/* a condition other than IS NULL is not true for NULL */
-	skip->low[0] = skip->high[0] = KEY_FLAG_VALUE;
-	memset(skip->low + 1, 0, skip->len - 1);
-	memset(skip->high + 1, 0xff, skip->len - 1);
+	edges->low[0] = edges->high[0] = KEY_FLAG_VALUE;
+	memset(edges->low + 1, 0, edges->len - 1);
+	memset(edges->high + 1, 0xff, edges->len - 1);
 	for (int i = 0; i < so->nconditions; i++)
 	{
 		if (so->conditions[i].column == column &&
-			narrow_by_condition(so, skip, &so->conditions[i]))
+			narrow_by_condition(so, edges, &so->conditions[i]))
 			found = true;
 	}
 	return found;
 }
 
+/* The bytes are made once for all ranges. */
+static void
+set_members(ScanState *so, const ColumnEdges *edges)
+{
+	ScanMembers *members = edges->members;
+
+	if (members->bytes == NULL)
+	{
+		uint8	   *bytes = MemoryContextAllocHuge(scan_array_context(so),
+												   (Size) members->n * edges->len);
+
+		for (int i = 0; i < members->n; i++)
+			(void) value_bytes(edges->column, members->elements[i], bytes + (Size) i * edges->len);
+		members->bytes = bytes;
+	}
+	so->skip.members = members->bytes;
+	so->skip.nmembers = members->n;
+}
+
+/*
+ * Behind a column that has one value, all of which is in its bytes, the edges of the next
+ * one narrow the part further: they follow in the bytes.
+ */
 void
 scan_set_skip(ScanState *so, int first)
 {
-	so->skip.exists = false;
-	for (int column = first; column < so->keys.format.ncolumns && !so->skip.exists; column++)
-		so->skip.exists = skip_by_column(so, column);
+	ScanSkip   *skip = &so->skip;
+	bool		one_value = false;
+
+	skip->exists = false;
+	skip->len = 0;
+	skip->members = NULL;
+	for (int column = first; column < so->keys.format.ncolumns; column++)
+	{
+		const KeyColumn *c = &so->keys.format.columns[column];
+		ColumnEdges edges = {.column = c,.len = 1 + c->width,
+		.low = skip->low + skip->len,.high = skip->high + skip->len};
+
+		if (find_edges(so, column, &edges))
+		{
+			if (!skip->exists)
+			{
+				skip->exists = true;
+				skip->offset = c->offset;
+				if (edges.members != NULL && edges.members->n > 1)
+					set_members(so, &edges);
+			}
+			skip->len += edges.len;
+			one_value = skip->members == NULL && !edges.prefix &&
+				memcmp(edges.low, edges.high, edges.len) == 0;
+		}
+		else
+			one_value = false;
+		if (skip->exists && !one_value)
+			break;
+	}
 }
 
 /* The first member that is not below these bytes, or the last one that is not above them */
@@ -191,6 +232,20 @@ scan_skip_has_no_match(const ScanState *so, const uint8 *entry)
 	return match == NULL || memcmp(match, at, skip->len) != 0;
 }
 
+/*
+ * The place just before these bytes, 0xff behind them.  Zeroes would be the entry of row 0,
+ * if there is one; and where entries with equal bytes are in the order of their tuples, no
+ * place may be among them.
+ */
+static void
+put_before(uint8 *at, const uint8 *bytes, int len)
+{
+	memcpy(at, bytes, len);
+	/* (the flag byte is not 0) */
+	for (int i = len - 1; at[i]-- == 0; i--)
+		;
+}
+
 void
 scan_skip_move(const ScanState *so, ScanDirection dir, uint8 *separator)
 {
@@ -207,10 +262,12 @@ scan_skip_move(const ScanState *so, ScanDirection dir, uint8 *separator)
 	if (match != NULL && memcmp(match, at, skip->len) == 0)
 		return;
 	/* forward: before what may match, or behind all; backward: the other way round */
-	memset(at, (match == NULL) == backward ? 0 : 0xff,
+	memset(at, match == NULL && backward ? 0 : 0xff,
 		   format->key_len + TREE_ROW_BYTES - skip->offset);
-	if (match != NULL)
+	if (match != NULL && backward)
 		memcpy(at, match, skip->len);
+	else if (match != NULL)
+		put_before(at, match, skip->len);
 	/* it is a place now, and no entry */
 	if (format->has_tuples)
 		memcpy(separator + format->key_len + TREE_ROW_BYTES, &no_tuple, sizeof(no_tuple));
