@@ -120,7 +120,7 @@ find_edges(ScanState *so, int column, ColumnEdges *edges)
 
 /* The bytes are made once for all ranges. */
 static void
-set_members(ScanState *so, const ColumnEdges *edges)
+encode_members(ScanState *so, const ColumnEdges *edges)
 {
 	ScanMembers *members = edges->members;
 
@@ -145,7 +145,6 @@ void
 scan_set_skip(ScanState *so, int first)
 {
 	ScanSkip   *skip = &so->skip;
-	bool		one_value = false;
 
 	skip->exists = false;
 	skip->len = 0;
@@ -156,22 +155,22 @@ scan_set_skip(ScanState *so, int first)
 		ColumnEdges edges = {.column = c,.len = 1 + c->width,
 		.low = skip->low + skip->len,.high = skip->high + skip->len};
 
-		if (find_edges(so, column, &edges))
+		if (!find_edges(so, column, &edges))
 		{
-			if (!skip->exists)
-			{
-				skip->exists = true;
-				skip->offset = c->offset;
-				if (edges.members != NULL && edges.members->n > 1)
-					set_members(so, &edges);
-			}
-			skip->len += edges.len;
-			one_value = skip->members == NULL && !edges.prefix &&
-				memcmp(edges.low, edges.high, edges.len) == 0;
+			if (skip->exists)
+				break;
+			continue;
 		}
-		else
-			one_value = false;
-		if (skip->exists && !one_value)
+		if (!skip->exists)
+		{
+			skip->exists = true;
+			skip->offset = c->offset;
+			if (edges.members != NULL && edges.members->n > 1)
+				encode_members(so, &edges);
+		}
+		skip->len += edges.len;
+		if (skip->members != NULL || edges.prefix ||
+			memcmp(edges.low, edges.high, edges.len) != 0)
 			break;
 	}
 }
@@ -224,12 +223,16 @@ scan_skip_has_no_match(const ScanState *so, const uint8 *entry)
 {
 	const ScanSkip *skip = &so->skip;
 	const uint8 *at = entry + skip->offset;
-	const uint8 *match;
+	const uint8 *member;
 
 	if (!skip->exists || *at == 0)
 		return false;
-	match = nearest_match(skip, at, false);
-	return match == NULL || memcmp(match, at, skip->len) != 0;
+	if (memcmp(at, skip->low, skip->len) < 0 || memcmp(at, skip->high, skip->len) > 0)
+		return true;
+	if (skip->members == NULL)
+		return false;
+	member = nearest_member(skip, at, false);
+	return member == NULL || memcmp(member, at, skip->len) != 0;
 }
 
 /*
@@ -256,11 +259,9 @@ scan_skip_move(const ScanState *so, ScanDirection dir, uint8 *separator)
 	const uint8 *match;
 	const TreeTuple *no_tuple = NULL;
 
-	if (!skip->exists || *at == 0)
+	if (!scan_skip_has_no_match(so, separator))
 		return;
 	match = nearest_match(skip, at, backward);
-	if (match != NULL && memcmp(match, at, skip->len) == 0)
-		return;
 	/* forward: before what may match, or behind all; backward: the other way round */
 	memset(at, match == NULL && backward ? 0 : 0xff,
 		   format->key_len + TREE_ROW_BYTES - skip->offset);

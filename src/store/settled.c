@@ -92,9 +92,6 @@ settle_word(StoreDesc *store, BlockHeader *block, int word, uint64 horizon, uint
 	uint64		ticket;
 	uint64		mark;
 
-	/* usually nothing is new, and the line stays as it is */
-	if (mark_for(store, block, word, horizon, known) == found)
-		return;
 	ticket = new_ticket();
 	if (!change_mark(block, word, found, ticket))
 		return;
@@ -120,7 +117,9 @@ block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all)
 
 		if (!all && is_of_this_life(store, found))
 			known.settled = ~found;
-		settle_word(store, block, word, horizon, found, &known);
+		/* usually nothing is new, and the line stays as it is */
+		if (mark_for(store, block, word, horizon, &known) != found)
+			settle_word(store, block, word, horizon, found, &known);
 	}
 }
 
@@ -132,8 +131,7 @@ row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index)
 	uint64		found = word_read(&block->settled[word]);
 	KnownGroups known = {.unsettled = found & SETTLED_GROUPS};
 
-	if (found == 0 || (found & (SETTLED_TICKET | SETTLED_GROUP(index))) != 0 ||
-		is_of_this_life(store, found))
+	if (!mark_says_settled(found, index) || is_of_this_life(store, found))
 		return false;
 	settle_word(store, block, word, store_cached_horizon(false), found, &known);
 	return store_row_is_settled(store, block, index);

@@ -75,15 +75,6 @@ leads_to_living(const StoreHeader *header, const RowRef *ref)
 		WORD_TAG(word_read(&newest.words->begin)) != WORD_TAG_EMPTY && !is_dead(newest.words);
 }
 
-/* In an earlier life */
-static bool
-was_settled(const RowRef *ref)
-{
-	uint64		mark = word_read(&ref->block->settled[SETTLED_WORD(ref->index)]);
-
-	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_GROUP(ref->index))) == 0;
-}
-
 /*
  * First estimate of a server life, from some blocks spread over the store. crashed: what
  * PostgreSQL knew of dead rows is lost, and so are the rings of garbage.c.
@@ -118,7 +109,8 @@ stats_init(StoreShared *shared, bool crashed)
 			if (!is_dead(ref.words))
 			{
 				live++;
-				settled += was_settled(&ref) || b + 1 == n;
+				settled += b + 1 == n ||
+					mark_says_settled(word_read(&ref.block->settled[SETTLED_WORD(i)]), i);
 			}
 			else
 			{

@@ -947,8 +947,15 @@ extern uint64 settled_mark_of_life(void);
  */
 extern void block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all);
 
+/* Does a mark of whatever life say so of this row? */
+static inline bool
+mark_says_settled(uint64 mark, uint32 index)
+{
+	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_GROUP(index))) == 0;
+}
+
 /*
- * The same if this row may have been settled in an earlier life of the server, for it and
+ * As block_settle() if this row may have been settled in an earlier life of the server, for it and
  * those that share its mark; true: it is settled now.
  */
 extern bool row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index);
