@@ -42,6 +42,9 @@ DECLARE op text; x text; y text; same boolean; n bigint; total bigint := 0; BEGI
     END LOOP;
     RAISE WARNING '% rows', total;
 END $$;
+-- of a sample, not of the whole table
+SELECT count(*) FROM s TABLESAMPLE BERNOULLI (0) WHERE (a, b) > (990, 3);
+SELECT count(*) FROM s TABLESAMPLE SYSTEM (0) WHERE (a, b) > (990, 3);
 PREPARE p AS SELECT count(*) FROM s WHERE (a, b) > ($1, $2);
 SET plan_cache_mode = force_generic_plan;
 EXPLAIN (COSTS OFF) EXECUTE p (990, 4);

@@ -119,8 +119,8 @@ row_compare_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntr
 	 * (indexes of a partitioned table cannot be scanned: since 16 they are listed, without
 	 * functions)
 	 */
-	if (rte->rtekind != RTE_RELATION || rte->inh || rel->indexlist == NIL ||
-		!OidIsValid(exec_table_am_oid()))
+	if (rte->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL ||
+		rel->indexlist == NIL || IS_DUMMY_REL(rel) || !OidIsValid(exec_table_am_oid()))
 		return;
 	bounds = leading_bounds(root, rel);
 	if (bounds != NIL)
