@@ -80,6 +80,12 @@
 #define compat_group_expressions(rte) ((rte)->rtekind == RTE_GROUP ? (rte)->groupexprs : NIL)
 #endif
 
+#if PG_VERSION_NUM < 180000
+#define compat_pathkey_is_ascending(pathkey) ((pathkey)->pk_strategy == BTLessStrategyNumber)
+#else
+#define compat_pathkey_is_ascending(pathkey) ((pathkey)->pk_cmptype == COMPARE_LT)
+#endif
+
 /* Does an Append or MergeAppend choose among its children when it runs, or is started? */
 #if PG_VERSION_NUM < 180000
 #define compat_chooses_children(plan) ((plan)->part_prune_info != NULL)
