@@ -157,6 +157,48 @@ my $first = say_to($old, 'DELETE FROM t WHERE id = 15');
 my $committed = say_to($deleter, 'COMMIT');
 like($first . $committed . say_to($old, 'COMMIT'), qr/40001/, 'two SERIALIZABLE transactions that delete what the other one has read: one fails');
 
+# ---- marks that a scan keeps ----
+# It looks at each only once, sees what its snapshot sees, and the next scan sees what is new
+sql('DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i * 7919 % 20011 + 1, i FROM generate_series(1, 20000) i');
+sql('VACUUM ANALYZE t');
+cmp_ok(settled(), '>', 19900, 'a larger table is settled');
+foreach my $column ('id', 'n')
+{
+	$node->arm('index-fetch-mark', 'wait', 1_000_000_000);
+	is(sql("$scans; $by_index; SELECT count(*), sum($column) FROM t WHERE $column > 0"), sql("SELECT count(*), sum($column) FROM t"), "all rows by the index of $column");
+	my $read = sql(q{SELECT sofort_test.passages('index-fetch-mark')});
+	$node->disarm('index-fetch-mark');
+	cmp_ok($read, '>', 100, "... reads marks ($read)");
+	cmp_ok($read, '<', 400, '... each of them once');
+}
+foreach my $column ('id', 'n')
+{
+	my $s = session_on($node);
+	my @expected = split(/\n/, sql("SELECT $column FROM t ORDER BY $column"));
+	say_to($s, "$scans; $by_index; BEGIN; DECLARE c CURSOR FOR SELECT $column FROM t WHERE $column > 0 ORDER BY $column");
+	my @got = split(/\n/, say_to($s, 'FETCH 10000 FROM c'));
+	sql('DELETE FROM t WHERE id % 7 = 1; UPDATE t SET n = n + 1 WHERE id % 7 = 2; UPDATE t SET s = s WHERE id % 7 = 3');
+	sql('VACUUM t');
+	sql('INSERT INTO t SELECT i, i FROM generate_series(100001, 104000) i ON CONFLICT DO NOTHING');
+	my $new = sql('SELECT count(*) FROM t WHERE id % 7 <> 4');
+	say_to($s, 'DELETE FROM t WHERE id % 7 = 4; UPDATE t SET n = n + 1 WHERE id % 7 = 5; UPDATE t SET id = id + 7000000 WHERE id % 7 = 6');
+	push @got, split(/\n/, say_to($s, 'FETCH ALL FROM c'));
+	is(scalar(@got), scalar(@expected), "a cursor by the index of $column: as many rows as its snapshot sees");
+	ok("@got" eq "@expected", '... these, beside changes of others and our own');
+	is(counts($s), $new, '... the next scan sees the changes');
+	say_to($s, 'COMMIT');
+	is(counts(), $new, '... so do others');
+	leave($s);
+	sql('VACUUM t');
+}
+# ... in a statement that changes the table itself
+my $changing = q{WITH r AS MATERIALIZED (SELECT id FROM t WHERE id > 0 ORDER BY id LIMIT 6000), d AS (DELETE FROM t USING r WHERE t.id = r.id AND r.id % 2 = 0 RETURNING t.id)
+	SELECT count(*), sum(id), (SELECT count(*) FROM d) FROM t WHERE id > 0};
+my $before = sql('SELECT count(*), sum(id) FROM t');
+like(sql("$scans; $by_index; $changing"), qr/^\Q$before\E\|[1-9]\d+$/, 'a statement does not see what it deletes');
+like(counts(), qr/^\d+$/, '... the next one does');
+is($node->verify_problems, '', '... verify');
+
 # ---- between the steps ----
 # VACUUM is about to look at rows, or has looked; another session's deletion commits
 foreach my $point ('store-settle-begun', 'store-settle-checked')

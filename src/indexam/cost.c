@@ -120,8 +120,8 @@ is_in_list(Oid index_oid)
 
 /*
  * The header of a settled row's block is looked at, where heap has a few pages of a
- * visibility map: as much as a tuple costs.  (Measured: 0.9 times what a sequential scan
- * takes for a row if index and table are in the same order, 2.5 times if not.)
+ * visibility map, or a mark that was kept: as much as a tuple costs.  (Measured: an
+ * index-only scan takes 1.7 times what a sequential scan takes for a row, in any order.)
  */
 double
 indexam_cost_of_looking(const IndexPath *path, double selectivity)

@@ -535,6 +535,7 @@ am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int nor
 		attach_scan(so, scan->indexRelation);
 	finish_kills(so);
 	so->parallel = compat_parallel_scan(scan);
+	so->heap_store = NULL;
 	so->started = so->positioned = so->bounds_valid = false;
 	so->mark_set = so->mark_in_batch = false;
 	scan_set_keys(scan, so);
@@ -612,21 +613,14 @@ refill_itup(ScanState *so, const Datum *values, const bool *isnull)
 	return true;
 }
 
-/* The entry as an index tuple, for index-only scans */
-static IndexTuple
-make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
+/* Of an entry whose bytes say all */
+static void
+make_itup(ScanState *so, const uint8 *entry)
 {
-	TreeTuple  *tuple = keys_entry_tuple(&so->keys.format, entry);
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(so->context);
 
-	if (tuple != NULL)
-	{
-		tuple->tuple.t_tid = *tid;	/* our copy */
-		return &tuple->tuple;
-	}
-	old = MemoryContextSwitchTo(so->context);
 	keys_deform(&so->keys, entry, values, isnull);
 	if (!refill_itup(so, values, isnull))
 	{
@@ -635,8 +629,24 @@ make_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
 		so->itup = index_form_tuple(RelationGetDescr(so->keys.index), values, isnull);
 		free_deformed(so, values, isnull);
 	}
-	so->itup->t_tid = *tid;
+	memcpy(so->itup_key, entry, so->keys.format.key_len);
 	MemoryContextSwitchTo(old);
+}
+
+/* The entry as an index tuple, for index-only scans.  Entries with equal keys share one. */
+static IndexTuple
+entry_itup(ScanState *so, const uint8 *entry, ItemPointer tid)
+{
+	TreeTuple  *tuple = keys_entry_tuple(&so->keys.format, entry);
+
+	if (tuple != NULL)
+	{
+		tuple->tuple.t_tid = *tid;	/* our copy */
+		return &tuple->tuple;
+	}
+	if (so->itup == NULL || memcmp(so->itup_key, entry, so->keys.format.key_len) != 0)
+		make_itup(so, entry);
+	so->itup->t_tid = *tid;
 	return so->itup;
 }
 
@@ -656,7 +666,9 @@ prefetch_rows(IndexScanDesc scan, ScanState *so, ScanDirection dir)
 
 	if (last <= passed || scan->heapRelation == NULL)
 		return;
-	store = store_open(scan->heapRelation);
+	if (so->heap_store == NULL)
+		so->heap_store = store_open(scan->heapRelation);
+	store = so->heap_store;
 	if (scan->xs_want_itup && store_found_settled(store))
 		return;					/* nor does an index-only scan look at the next ones */
 	for (i = Min(2 * passed, passed + PREFETCH_ROWS - 1) + 1; i <= last; i++)
@@ -687,7 +699,7 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	prefetch_rows(scan, so, dir);
 	index_entry_tid(&so->keys, entry, &scan->xs_heaptid);
 	if (scan->xs_want_itup)
-		scan->xs_itup = make_itup(so, entry, &scan->xs_heaptid);
+		scan->xs_itup = entry_itup(so, entry, &scan->xs_heaptid);
 	return true;
 }
 

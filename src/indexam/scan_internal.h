@@ -143,6 +143,8 @@ typedef struct ScanState
 	Snapshot	reader;			/* of who scans, for predicate locks */
 	MemoryContext row_context;	/* values of the entry being checked */
 	IndexTuple	itup;			/* made for the caller, until the next call */
+	uint8		itup_key[TREE_MAX_KEY]; /* bytes of which it was made */
+	StoreDesc  *heap_store;		/* of the table, since the last rescan; NULL: not opened */
 
 	bool		started;		/* batch is filled */
 	ParallelScan *parallel;		/* shared with other processes, or NULL */

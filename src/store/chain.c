@@ -316,6 +316,12 @@ store_found_settled(const StoreDesc *store)
 	return store->local->found_settled;
 }
 
+void
+store_fetch_left_out(StoreDesc *store)
+{
+	store->local->found_settled = true;
+}
+
 /*
  * An MVCC snapshot sees the same version whenever it looks.  Others see what is committed
  * at the moment: an update that commits between two looks could hide the new version from

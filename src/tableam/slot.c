@@ -6,9 +6,10 @@
  * A slot is a virtual slot that knows the version it came from: columns are decoded
  * from left to right when they are asked for, by-reference values stay in the pool
  * until the slot is materialized, and the system columns are those of the words when
- * the slot was filled (or, if its block was settled then, when they are asked for).  A
- * slot may also hold values set from outside (COPY, ExecStoreVirtualTuple); then there is
- * no version.
+ * the slot was filled (or, if its block was settled then, when they are asked for).  Of a
+ * row that a scan has found settled only the number is known, until something is asked:
+ * an index-only scan asks nothing.  A slot may also hold values set from outside (COPY,
+ * ExecStoreVirtualTuple); then there is no version.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +28,7 @@ typedef struct SofortSlot
 {
 	VirtualTupleTableSlot base;
 	StoreDesc  *store;			/* NULL: values set from outside */
-	RowRef		ref;
+	RowRef		ref;			/* if its block is NULL: not located yet */
 	RowWords	words;			/* when the slot was filled, or EMPTY: not read yet */
 	const bool *needed;			/* columns to decode; NULL: all */
 	bool		for_sample;		/* heap tuples refer to long values */
@@ -59,9 +60,19 @@ slot_clear(TupleTableSlot *slot)
 	TTSOpsVirtual.clear(slot);
 }
 
+/* Of a slot with a version, which a snapshot of ours sees: so it is there */
+static inline const RowRef *
+slot_ref(SofortSlot *s)
+{
+	if (unlikely(s->ref.block == NULL) && !store_locate(s->store, s->ref.row, &s->ref))
+		elog(ERROR, "row %llu of a slot is gone", (unsigned long long) s->ref.row);
+	return &s->ref;
+}
+
 static void
 read_words(SofortSlot *s)
 {
+	Assert(s->ref.block != NULL);
 	s->words.begin = word_read(&s->ref.words->begin);
 	s->words.end = word_read(&s->ref.words->end);
 }
@@ -71,7 +82,10 @@ static const RowWords *
 slot_words(SofortSlot *s)
 {
 	if (s->words.begin == WORD_EMPTY)
+	{
+		(void) slot_ref(s);
 		read_words(s);
+	}
 	return &s->words;
 }
 
@@ -94,6 +108,26 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
 	slot->tts_tableOid = RelationGetRelid(rel);
 	row_to_tid(store, ref->row, &slot->tts_tid);
+}
+
+void
+tableam_store_settled(TupleTableSlot *slot, Relation rel, StoreDesc *store, uint64 row,
+					  const ItemPointerData *tid)
+{
+	SofortSlot *s = (SofortSlot *) slot;
+
+	Assert(TTS_IS_SOFORT(slot));
+	if (TTS_SHOULDFREE(slot))
+		TTSOpsVirtual.clear(slot);
+
+	s->store = store;
+	s->ref.row = row;
+	s->ref.block = NULL;
+	s->words.begin = WORD_EMPTY;
+	slot->tts_nvalid = 0;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_tableOid = RelationGetRelid(rel);
+	slot->tts_tid = *tid;
 }
 
 /*
@@ -123,7 +157,7 @@ tableam_slot_row(TupleTableSlot *slot)
 {
 	if (!TTS_IS_SOFORT(slot) || TTS_EMPTY(slot) || ((SofortSlot *) slot)->store == NULL)
 		return NULL;
-	return &((SofortSlot *) slot)->ref;
+	return slot_ref((SofortSlot *) slot);
 }
 
 static void
@@ -135,10 +169,10 @@ slot_getsomeattrs_sofort(TupleTableSlot *slot, int natts)
 		elog(ERROR, "slot without a row version lacks attribute %d", natts);
 
 	if (s->needed == NULL)
-		store_decode(s->store, &s->ref, slot->tts_nvalid, natts,
+		store_decode(s->store, slot_ref(s), slot->tts_nvalid, natts,
 					 slot->tts_values, slot->tts_isnull);
 	else
-		store_decode_needed(s->store, &s->ref, slot->tts_nvalid, natts, s->needed,
+		store_decode_needed(s->store, slot_ref(s), slot->tts_nvalid, natts, s->needed,
 							slot->tts_values, slot->tts_isnull);
 	slot->tts_nvalid = natts;
 }
@@ -172,6 +206,7 @@ slot_with_row(TupleTableSlot *slot)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot retrieve a system column in this context")));
+	(void) slot_ref(s);
 	return s;
 }
 
@@ -253,9 +288,11 @@ slot_copy(TupleTableSlot *dst, TupleTableSlot *src)
 		SofortSlot *s = (SofortSlot *) src;
 
 		d->store = s->store;
-		d->ref = s->ref;
 		if (s->store != NULL)
+		{
+			d->ref = *slot_ref(s);
 			d->words = *slot_words(s);
+		}
 	}
 
 	/* the copy must depend neither on the source slot nor on the row */
@@ -334,10 +371,11 @@ slot_copy_heap_tuple(TupleTableSlot *slot)
 	if (s->store != NULL)
 	{
 		HeapTupleHeader header = tuple->t_data;
+		const RowWords *now = slot_ref(s)->words;
 
 		header->t_ctid = slot->tts_tid;
-		HeapTupleHeaderSetXmin(header, shown_xid(slot_words(s)->begin, &s->ref.words->begin));
-		HeapTupleHeaderSetXmax(header, shown_xid(slot_words(s)->end, &s->ref.words->end));
+		HeapTupleHeaderSetXmin(header, shown_xid(slot_words(s)->begin, &now->begin));
+		HeapTupleHeaderSetXmax(header, shown_xid(slot_words(s)->end, &now->end));
 		HeapTupleHeaderSetCmin(header, shown_command(slot_words(s)));
 		if (!TransactionIdIsValid(HeapTupleHeaderGetRawXmax(header)))
 			header->t_infomask |= HEAP_XMAX_INVALID;

@@ -207,8 +207,12 @@ extern StoreDesc *store_open(Relation rel);
 /* The row will be read soon.  There need not be such a row. */
 extern void store_prefetch(const StoreDesc *store, uint64 row);
 
-/* Did store_chain_fetch() find its last row without looking at it, because it is settled? */
+/*
+ * Did store_chain_fetch() find its last row without looking at it, because it is settled?  Or
+ * did somebody know that of a row, and left it out?
+ */
 extern bool store_found_settled(const StoreDesc *store);
+extern void store_fetch_left_out(StoreDesc *store);
 
 /*
  * Builds the hash indexes (which writers need) of dictionaries that have at least so many
@@ -315,6 +319,23 @@ typedef struct RowRef
 	uint32		index;			/* row within the block */
 } RowRef;
 
+/* The mark of these SETTLED_WORD_ROWS rows of the block, see store_row_is_settled() */
+static inline uint64
+store_settled_mark(const BlockHeader *block, uint32 index)
+{
+	return __atomic_load_n(&block->settled[SETTLED_WORD(index)], __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Is this of the row's mark?  A snapshot that was taken before the mark was read sees the row
+ * whenever this is asked.
+ */
+static inline bool
+store_mark_says_settled(const StoreDesc *store, uint64 mark, uint32 index)
+{
+	return (mark & (~SETTLED_GROUPS | SETTLED_GROUP(index))) == store->settled_mark;
+}
+
 /*
  * Is the row known to be visible to all snapshots that are taken from now on, and to those
  * that were taken already?  To be asked after taking one.
@@ -322,9 +343,7 @@ typedef struct RowRef
 static inline bool
 store_row_is_settled(const StoreDesc *store, const BlockHeader *block, uint32 index)
 {
-	uint64		mark = __atomic_load_n(&block->settled[SETTLED_WORD(index)], __ATOMIC_ACQUIRE);
-
-	return (mark & (~SETTLED_GROUPS | SETTLED_GROUP(index))) == store->settled_mark;
+	return store_mark_says_settled(store, store_settled_mark(block, index), index);
 }
 
 /* Number of blocks in use (BlockNumber of the last + 1). */

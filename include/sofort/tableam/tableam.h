@@ -43,6 +43,10 @@ extern const TupleTableSlotOps TTSOpsSofort;
 extern void tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store,
 							  const RowRef *ref);
 
+/* The same for a row that is settled, without looking for it until somebody wants to know more */
+extern void tableam_store_settled(TupleTableSlot *slot, Relation rel, StoreDesc *store, uint64 row,
+								  const ItemPointerData *tid);
+
 /*
  * Decodes only these columns (attnum - FirstLowInvalidHeapAttributeNumber), now and
  * whenever the slot is filled: the others read as NULL.  For a slot whose readers are known
