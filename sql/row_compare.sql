@@ -87,6 +87,8 @@ SELECT q, plan(q) FROM (VALUES
     ('SELECT * FROM m WHERE (a, b) > (4, (random() * 9)::int) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (4, length(current_setting(''search_path''))) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (b, 4) ORDER BY a, b LIMIT 3'),
+    ('SELECT * FROM m WHERE (a, b) > (4, (7 IN (SELECT s.b FROM s WHERE random() < 0.5))::int) ORDER BY a, b LIMIT 3'),
+    ('SELECT * FROM m WHERE (a, b) > ((SELECT min(s.b) + 4 FROM s), 300) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (4, 300) ORDER BY a, b LIMIT 3 FOR UPDATE'),
     ('UPDATE m SET c = c WHERE (a, b) > (4, 300) AND a < 6'),
     ('DELETE FROM m WHERE (a, b) > (4, 300) AND a < 6'),

@@ -266,15 +266,21 @@ scan_in_order(const Part *part, List *pathkeys)
 	return result;
 }
 
-/* The side of the column, where the others are known before the scan; NULL: not so */
+/* The same for each scan of the statement */
+static bool
+are_fixed(List *values)
+{
+	return !contain_var_clause((Node *) values) && !contain_subplans((Node *) values) &&
+		!contain_mutable_functions((Node *) values);
+}
+
+/* The side of the columns, where the other is known before the scan; NIL: it is not */
 static List *
 columns_of(const RowCompareExpr *row)
 {
-	if (!contain_var_clause((Node *) row->rargs))
-		return contain_mutable_functions((Node *) row->rargs) ? NIL : row->largs;
-	if (!contain_var_clause((Node *) row->largs))
-		return contain_mutable_functions((Node *) row->largs) ? NIL : row->rargs;
-	return NIL;
+	if (are_fixed(row->rargs))
+		return row->largs;
+	return are_fixed(row->largs) ? row->rargs : NIL;
 }
 
 /*
