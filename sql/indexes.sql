@@ -262,6 +262,14 @@ SELECT pg_temp.in_order('a = ANY (ARRAY(SELECT generate_series(-20, 7, 2))) AND 
 SELECT pg_temp.in_order('a = ANY (ARRAY(SELECT generate_series(0, 40))) AND t = ANY (ARRAY(SELECT ''text '' || i FROM generate_series(1, 100) i)) AND c = ANY (ARRAY(SELECT generate_series(1, 5)))', '(a, t, -c, b)', '>=', 's_arrays_t');
 SELECT pg_temp.in_order('a = 3 AND t > ''text 2'' AND c = ANY (''{3,5,1}'') AND b > 10', '(t, -c, b)', '>=', 's_arrays_t');
 SELECT pg_temp.in_order('a = 3 AND t = ANY (''{text 5,text 1}'') AND c < 5', '(t, -c, b)', '>=', 's_arrays_t');
+-- a column of which bytes say only whether it is NULL, and a condition behind it
+CREATE TABLE s_opaque (a int, r int4range, b int) USING sofort;
+INSERT INTO s_opaque SELECT i % 10, CASE WHEN i % 3 > 0 THEN int4range(i % 3, 10) END, i / 10 FROM generate_series(0, 9999) i;
+CREATE INDEX ON s_opaque USING sofort_index (a, r, b);
+ANALYZE s_opaque;
+SELECT pg_temp.in_order('a > 5 AND r IS NOT NULL AND b > 500', '(a, r, b)', '>=', 's_opaque');
+SELECT pg_temp.in_order('r IS NOT NULL AND b = 500', '(a, r, b)', '>=', 's_opaque');
+SELECT pg_temp.in_order('a > 5 AND r IS NULL AND b > 500', '(a, b)', '>=', 's_opaque');
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b < 900 AND c IN (1, 2) ORDER BY b DESC LIMIT 8) x;
 SELECT string_agg(b::text, ' ') FROM (SELECT b FROM s_arrays WHERE a = 5 AND b > 100 AND c IN (1, 2) ORDER BY b LIMIT 8) x;
 RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_sort;

@@ -107,6 +107,8 @@ my %types = (
 	'date' => [ map { "date '2000-01-01' + $_" } (0 .. 4) ],
 	'timestamptz' => [ map { "timestamptz '2000-01-01 00:00+00' + $_ * interval '1 day'" } (0 .. 4) ],
 	'uuid' => [ map { "'00000000-0000-0000-0000-00000000000$_'" } (1 .. 4) ],
+	'inet' => [ "'1.1.1.1'", "'1.1.1.1/8'", "'::1'" ],
+	'interval' => [ "'1 day'", "'24 hours'", "'1 month'", "'-1 s'" ],
 	'bytea' => [ "'\\x00'", "'\\x0000'", "'\\xff'" ],
 	'name' => [ "'a'", "'b'", "'a_name_of_more_than_sixteen'" ]);
 my %other_type = ('int' => 'bigint', 'bigint' => 'int', 'smallint' => 'int', 'date' => 'timestamptz', 'timestamptz' => 'date', 'name' => 'text', 'float8' => 'float4');

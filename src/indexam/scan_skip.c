@@ -33,7 +33,7 @@ typedef struct ColumnEdges
 	int			len;			/* bytes, with the flag */
 	uint8	   *low;
 	uint8	   *high;
-	bool		prefix;			/* of some value the bytes do not say all */
+	bool		prefix;			/* bytes may not say all of a value: what follows is 0 then */
 	ScanMembers *members;
 } ColumnEdges;
 
@@ -73,6 +73,7 @@ narrow_by_condition(ScanState *so, ColumnEdges *edges, const ScanCondition *cond
 	{
 		edges->low[0] = edges->high[0] = key_flag(edges->column, true);
 		memset(edges->high + 1, 0, edges->len - 1);
+		edges->prefix = false;
 		return true;
 	}
 	if (key->sk_flags & SK_SEARCHNOTNULL)
@@ -105,6 +106,7 @@ find_edges(ScanState *so, int column, ColumnEdges *edges)
 {
 	bool		found = false;
 
+	edges->prefix = edges->column->kind == KEY_OPAQUE;
 	/* a condition other than IS NULL is not true for NULL */
 	edges->low[0] = edges->high[0] = KEY_FLAG_VALUE;
 	memset(edges->low + 1, 0, edges->len - 1);
