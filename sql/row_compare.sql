@@ -86,6 +86,7 @@ SELECT q, plan(q) FROM (VALUES
     ('SELECT * FROM m WHERE (a, b, c) > (4, 300, ''2'') ORDER BY a, b DESC, c LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (4, (random() * 9)::int) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (4, length(current_setting(''search_path''))) ORDER BY a, b LIMIT 3'),
+    ('SELECT * FROM m WHERE (a, b) > (4, CASE WHEN 1 IN (SELECT (random() * 9)::int) THEN 2 ELSE 300 END) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (b, 4) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > (4, (7 IN (SELECT s.b FROM s WHERE random() < 0.5))::int) ORDER BY a, b LIMIT 3'),
     ('SELECT * FROM m WHERE (a, b) > ((SELECT min(s.b) + 4 FROM s), 300) ORDER BY a, b LIMIT 3'),
@@ -136,6 +137,14 @@ DECLARE op text; x text; y text; o text; row text; q text; same boolean; n bigin
     END LOOP;
     RAISE WARNING '% rows, more than a thousand plans by parts: %', total, parts > 1000;
 END $$;
+-- a family of operators that calls greater what others call less
+CREATE FUNCTION reverse_order(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btint4cmp($2, $1)';
+BEGIN;
+CREATE OPERATOR CLASS reverse_ops FOR TYPE int USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 reverse_order(int, int);
+EXPLAIN (COSTS OFF) SELECT a, b FROM m WHERE (a, b) > (4, 396) ORDER BY a, b LIMIT 7;
+SELECT a, b FROM m WHERE (a, b) > (4, 396) ORDER BY a, b LIMIT 7;
+SELECT a, b FROM m WHERE (a, b) < (4, 3) ORDER BY a DESC, b DESC LIMIT 7;
+ROLLBACK;
 -- a partitioned table; row security: nothing is evaluated before its policies
 CREATE TABLE p (a int, b int) PARTITION BY RANGE (a);
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (500) USING sofort;

@@ -266,7 +266,7 @@ scan_in_order(const Part *part, List *pathkeys)
 	return result;
 }
 
-/* The same for each scan of the statement */
+/* The same in each part?  (Of a sub-select that is no parameter nobody asks what is in it.) */
 static bool
 are_fixed(List *values)
 {
@@ -285,28 +285,33 @@ columns_of(const RowCompareExpr *row)
 
 /*
  * In this order the parts follow each other if it begins with the columns that tell them
- * apart (all but the last one), all of them ascending or all descending.
+ * apart (all but the last one), and goes the same way in all of them: away from the rows that
+ * are equal, which come first then, or towards them.  (What is more for the family of the
+ * comparison may be less for that of the order.)
  */
 static bool
 parts_in_sequence(const RelOptInfo *rel, const Comparison *comparison, int depth,
-				  List *pathkeys, bool *ascending)
+				  List *pathkeys, bool *equal_first)
 {
 	const RowCompareExpr *row = comparison->row;
+	bool		columns_left = comparison->columns == row->largs;
 	int			n = Min(depth - 1, list_length(pathkeys));
 
 	for (int i = 0; i < n; i++)
 	{
 		const PathKey *pathkey = list_nth_node(PathKey, pathkeys, i);
+		int			strategy = get_op_opfamily_strategy(list_nth_oid(row->opnos, i),
+														pathkey->pk_opfamily);
+		bool		beyond_is_more = (strategy >= BTGreaterEqualStrategyNumber) == columns_left;
+		bool		away = compat_pathkey_is_ascending(pathkey) == beyond_is_more;
 
 		if (pathkey->pk_eclass->ec_collation != list_nth_oid(row->inputcollids, i) ||
-			get_op_opfamily_strategy(list_nth_oid(row->opnos, i), pathkey->pk_opfamily) == 0 ||
+			strategy == 0 ||
 			find_ec_member_matching_expr(pathkey->pk_eclass, list_nth(comparison->columns, i),
-										 rel->relids) == NULL)
+										 rel->relids) == NULL ||
+			(i > 0 && away != *equal_first))
 			return false;
-		if (i == 0)
-			*ascending = compat_pathkey_is_ascending(pathkey);
-		else if (*ascending != compat_pathkey_is_ascending(pathkey))
-			return false;
+		*equal_first = away;
 	}
 	return true;
 }
@@ -352,8 +357,6 @@ static bool
 add_parts(PlannerInfo *root, RelOptInfo *rel, List *indexes, const Comparison *comparison,
 		  int depth)
 {
-	bool		beyond_is_more = (strategy_of(comparison->row, 0) >= BTGreaterEqualStrategyNumber) ==
-		(comparison->columns == comparison->row->largs);
 	Part		whole = {.clauses = list_make1(comparison->bound)};
 	Part	   *parts = palloc(depth * sizeof(Part));
 	bool		result = false;
@@ -366,11 +369,10 @@ add_parts(PlannerInfo *root, RelOptInfo *rel, List *indexes, const Comparison *c
 	foreach(lc, whole.paths)
 	{
 		List	   *pathkeys = lfirst_node(IndexPath, lc)->path.pathkeys;
-		bool		ascending = true;
+		bool		equal_first = true;
 
-		if (parts_in_sequence(rel, comparison, depth, pathkeys, &ascending) &&
-			add_append_path(root, rel, &whole, parts, depth, pathkeys,
-							ascending == beyond_is_more))
+		if (parts_in_sequence(rel, comparison, depth, pathkeys, &equal_first) &&
+			add_append_path(root, rel, &whole, parts, depth, pathkeys, equal_first))
 			result = true;
 	}
 	return result;
