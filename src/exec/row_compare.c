@@ -145,9 +145,42 @@ our_indexes(const RelOptInfo *rel)
 	return result;
 }
 
+static bool
+has_column(IndexOptInfo *index, Node *column)
+{
+	for (int i = 0; i < index->nkeycolumns; i++)
+		if (match_index_to_operand(column, i, index))
+			return true;
+	return false;
+}
+
+/* How many of the columns, from the first one on, does the index have? */
+static int
+leading_columns(IndexOptInfo *index, const List *columns)
+{
+	int			n = 0;
+
+	while (n < list_length(columns) && has_column(index, list_nth(columns, n)))
+		n++;
+	return n;
+}
+
+/* Those that have so many of them */
+static List *
+indexes_with_columns(const List *indexes, const List *columns, int n)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+		if (leading_columns(lfirst_node(IndexOptInfo, lc), columns) >= n)
+			result = lappend(result, lfirst(lc));
+	return result;
+}
+
 /* Adds paths for these indexes, as if the conditions were some of the query. */
 static void
-add_index_paths(PlannerInfo *root, RelOptInfo *rel, List *indexes, List *conditions)
+add_index_paths(PlannerInfo *root, RelOptInfo *rel, List *indexes, List *conditions, bool bitmaps)
 {
 	List	   *all = rel->indexlist;
 	List	   *saved = NIL;
@@ -160,12 +193,18 @@ add_index_paths(PlannerInfo *root, RelOptInfo *rel, List *indexes, List *conditi
 
 		saved = lappend(saved, index->indrestrictinfo);
 		index->indrestrictinfo = list_concat_copy(index->indrestrictinfo, conditions);
+		index->amhasgetbitmap = bitmaps;
 	}
 	rel->indexlist = indexes;
 	create_index_paths(root, rel);
 	rel->indexlist = all;
 	forboth(lc, indexes, lc2, saved)
-		((IndexOptInfo *) lfirst(lc))->indrestrictinfo = lfirst(lc2);
+	{
+		IndexOptInfo *index = lfirst_node(IndexOptInfo, lc);
+
+		index->indrestrictinfo = lfirst(lc2);
+		index->amhasgetbitmap = true;	/* they are ours */
+	}
 }
 
 /* ---- a comparison in parts ---- */
@@ -194,19 +233,26 @@ enforces(const IndexPath *path, List *conditions)
 	return true;
 }
 
-/* For the part's conditions and, in every part the same, the bounds of other comparisons */
+/*
+ * For the part's conditions and, in every part the same, the bounds of other comparisons.
+ * Bitmaps, and paths with parameters, are not wanted, so none are made.
+ */
 static void
 find_scans(PlannerInfo *root, RelOptInfo *rel, List *indexes, const Comparison *comparison,
 		   Part *part)
 {
 	List	   *pathlist = rel->pathlist;
 	List	   *partial_pathlist = rel->partial_pathlist;
+	List	   *joininfo = rel->joininfo;
+	bool		has_eclass_joins = rel->has_eclass_joins;
 	ListCell   *lc;
 
 	part->tuples = rel->tuples * clauselist_selectivity(root, part->clauses, 0, JOIN_INNER, NULL);
 	part->paths = NIL;
-	rel->pathlist = rel->partial_pathlist = NIL;
-	add_index_paths(root, rel, indexes, list_concat_copy(part->clauses, comparison->others));
+	rel->pathlist = rel->partial_pathlist = rel->joininfo = NIL;
+	rel->has_eclass_joins = false;
+	add_index_paths(root, rel, indexes, list_concat_copy(part->clauses, comparison->others),
+					false);
 	foreach(lc, rel->pathlist)
 	{
 		Path	   *path = lfirst(lc);
@@ -220,6 +266,8 @@ find_scans(PlannerInfo *root, RelOptInfo *rel, List *indexes, const Comparison *
 	}
 	rel->pathlist = pathlist;
 	rel->partial_pathlist = partial_pathlist;
+	rel->joininfo = joininfo;
+	rel->has_eclass_joins = has_eclass_joins;
 }
 
 /* The rows that are equal in nequal columns, and beyond in the next one (of depth) */
@@ -402,14 +450,23 @@ read_in_parts(PlannerInfo *root, RelOptInfo *rel, List *indexes, const RestrictI
 		.others = list_delete_ptr(list_copy(bounds), bound),
 	};
 
-	if (comparison.columns == NIL)
-		return;
 	for (int depth = list_length(comparison.columns); depth > 1; depth--)
-		if (add_parts(root, rel, indexes, &comparison, depth))
+	{
+		List	   *able = indexes_with_columns(indexes, comparison.columns, depth);
+
+		if (able != NIL && add_parts(root, rel, able, &comparison, depth))
 			break;
+	}
 }
 
 /* ---- hooks ---- */
+
+static bool
+any_has_first_column(const List *indexes, const RowCompareExpr *row)
+{
+	return indexes_with_columns(indexes, list_make1(linitial(row->largs)), 1) != NIL ||
+		indexes_with_columns(indexes, list_make1(linitial(row->rargs)), 1) != NIL;
+}
 
 static void
 add_paths(PlannerInfo *root, RelOptInfo *rel)
@@ -427,14 +484,16 @@ add_paths(PlannerInfo *root, RelOptInfo *rel)
 		const RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 		RestrictInfo *bound;
 
-		if (!IsA(rinfo->clause, RowCompareExpr) || (bound = leading_bound(root, rinfo)) == NULL)
+		if (!IsA(rinfo->clause, RowCompareExpr) ||
+			!any_has_first_column(indexes, (const RowCompareExpr *) rinfo->clause) ||
+			(bound = leading_bound(root, rinfo)) == NULL)
 			continue;
 		rinfos = lappend(rinfos, lfirst(lc));
 		bounds = lappend(bounds, bound);
 	}
 	if (bounds == NIL)
 		return;
-	add_index_paths(root, rel, indexes, bounds);
+	add_index_paths(root, rel, indexes, bounds, true);
 	if (!may_read_in_parts(root, rel))
 		return;
 	forboth(lc, rinfos, lc2, bounds)
