@@ -109,8 +109,12 @@ my %types = (
 	'uuid' => [ map { "'00000000-0000-0000-0000-00000000000$_'" } (1 .. 4) ],
 	'inet' => [ "'1.1.1.1'", "'1.1.1.1/8'", "'::1'" ],
 	'interval' => [ "'1 day'", "'24 hours'", "'1 month'", "'-1 s'" ],
+	'int4range' => [ "'[1,5)'", "'empty'", "'(,3)'", "'[1,6)'" ],
 	'bytea' => [ "'\\x00'", "'\\x0000'", "'\\xff'" ],
 	'name' => [ "'a'", "'b'", "'a_name_of_more_than_sixteen'" ]);
+# (of the second line the key's bytes say only whether they are NULL)
+my @any_type = (sort(keys %types),
+	('inet', 'int4range', 'interval') x 3);
 my %other_type = ('int' => 'bigint', 'bigint' => 'int', 'smallint' => 'int', 'date' => 'timestamptz', 'timestamptz' => 'date', 'name' => 'text', 'float8' => 'float4');
 
 sub literal
@@ -126,12 +130,12 @@ sub literal
 sub condition
 {
 	my ($column, $type) = @_;
-	my $what = int(rand(10));
+	my $what = int(rand(11));
 	return "$column IS NULL" if $what == 0;
-	return "$column IS NOT NULL" if $what == 1;
-	return "$column IN (" . join(', ', map { literal($type) } (1 .. 1 + rand(4))) . ')' if $what <= 3;
-	return "$column = " . literal($type, rand() < 0.2) if $what <= 6;
-	return "$column BETWEEN " . literal($type) . ' AND ' . literal($type) if $what == 7;
+	return "$column IS NOT NULL" if $what <= 2;
+	return "$column IN (" . join(', ', map { literal($type) } (1 .. 1 + rand(4))) . ')' if $what <= 4;
+	return "$column = " . literal($type, rand() < 0.2) if $what <= 7;
+	return "$column BETWEEN " . literal($type) . ' AND ' . literal($type) if $what == 8;
 	return "$column " . one_of('<', '<=', '>', '>=') . ' ' . literal($type, rand() < 0.2);
 }
 
@@ -150,7 +154,7 @@ my ($wrong, $queries, $nonempty, $by_scan) = ('', 0, 0, 0);
 foreach my $round (1 .. $rounds)
 {
 	my $ncolumns = 2 + int(rand(3));
-	my @types = map { one_of(sort keys %types) } (1 .. $ncolumns);
+	my @types = map { one_of(@any_type) } (1 .. $ncolumns);
 	my @columns = map { "c$_" } (1 .. $ncolumns);
 	my $definition = join(', ', map { "$columns[$_] $types[$_]" } (0 .. $#columns));
 	my $values = join(', ', map { my $t = $types[$_]; my $list = $types{$t}; "CASE floor(random() * " . (@$list + 0.3) . ")::int " . join(' ', map { "WHEN $_ THEN ($list->[$_])" . ($t =~ /^text/ ? '' : "::" . ($t =~ /^([a-z0-9]+(?:\(\d+\))?)/)[0]) } (0 .. $#$list)) . " END" } (0 .. $#columns));

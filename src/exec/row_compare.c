@@ -405,6 +405,8 @@ static bool
 add_parts(PlannerInfo *root, RelOptInfo *rel, List *indexes, const Comparison *comparison,
 		  int depth)
 {
+	bool		beyond_is_more = (strategy_of(comparison->row, 0) >= BTGreaterEqualStrategyNumber) ==
+		(comparison->columns == comparison->row->largs);
 	Part		whole = {.clauses = list_make1(comparison->bound)};
 	Part	   *parts = palloc(depth * sizeof(Part));
 	bool		result = false;
@@ -417,7 +419,8 @@ add_parts(PlannerInfo *root, RelOptInfo *rel, List *indexes, const Comparison *c
 	foreach(lc, whole.paths)
 	{
 		List	   *pathkeys = lfirst_node(IndexPath, lc)->path.pathkeys;
-		bool		equal_first = true;
+		/* (where no order is wanted, that of btree's scan) */
+		bool		equal_first = beyond_is_more;
 
 		if (parts_in_sequence(rel, comparison, depth, pathkeys, &equal_first) &&
 			add_append_path(root, rel, &whole, parts, depth, pathkeys, equal_first))
