@@ -84,6 +84,24 @@ SELECT reads, writes, waited FROM pg_temp.delays();
 ALTER INDEX t_pkey RESET (placement);
 REINDEX TABLE t;
 EXECUTE get(2000);
+-- index scans, one for each row: the record; an index-only scan: marks of many rows
+CREATE INDEX t_v ON t USING sofort_index (v);
+SET sofort.scm_read_latency = 1;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+EXPLAIN (COSTS OFF) SELECT count(t.id) FROM generate_series(1, 900) g JOIN t ON t.v = g;
+SELECT pg_temp.mark();
+SELECT count(t.id) FROM generate_series(1, 900) g JOIN t ON t.v = g;
+SELECT reads >= 900, writes, waited FROM pg_temp.delays();
+EXPLAIN (COSTS OFF) SELECT count(*) FROM generate_series(1, 900) g JOIN t ON t.v = g;
+SELECT pg_temp.mark();
+SELECT count(*) FROM generate_series(1, 900) g JOIN t ON t.v = g;
+SELECT reads < 100, writes, waited FROM pg_temp.delays();
+DROP INDEX t_v;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_memoize;
 RESET sofort.scm_read_latency;
 
 -- writes: each drain once

@@ -322,6 +322,16 @@ store_fetch_left_out(StoreDesc *store)
 	store->local->found_settled = true;
 }
 
+bool
+store_fetch_late(StoreDesc *store, uint64 row, RowRef *found)
+{
+	if (!store_locate(store, row, found))
+		return false;
+	pm_read_miss(1);
+	miss_minipages(store, found);
+	return true;
+}
+
 /*
  * An MVCC snapshot sees the same version whenever it looks.  Others see what is committed
  * at the moment: an update that commits between two looks could hide the new version from

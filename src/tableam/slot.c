@@ -64,7 +64,7 @@ slot_clear(TupleTableSlot *slot)
 static inline const RowRef *
 slot_ref(SofortSlot *s)
 {
-	if (unlikely(s->ref.block == NULL) && !store_locate(s->store, s->ref.row, &s->ref))
+	if (unlikely(s->ref.block == NULL) && !store_fetch_late(s->store, s->ref.row, &s->ref))
 		elog(ERROR, "row %llu of a slot is gone", (unsigned long long) s->ref.row);
 	return &s->ref;
 }

@@ -412,6 +412,9 @@ extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);
 /* False if the row has no storage.  Does not look at the words. */
 extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 
+/* The same for a row that was left out (store_fetch_left_out()), and is to be read after all */
+extern bool store_fetch_late(StoreDesc *store, uint64 row, RowRef *found);
+
 /*
  * For callers that look at one row of a block after the other, while nobody can give the
  * block back (an epoch, VACUUM): the block is found only once.  A block that is made
