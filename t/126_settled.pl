@@ -191,6 +191,24 @@ foreach my $column ('id', 'n')
 	leave($s);
 	sql('VACUUM t');
 }
+# ... its rows can be changed where it stands
+{
+	my $s = session_on($node);
+	my ($first, $last) = split(/\|/, sql('SELECT min(id), max(id) FROM (SELECT id FROM t WHERE id > 0 ORDER BY id OFFSET 9000 LIMIT 90) r'));
+	say_to($s, "$scans; $by_index; BEGIN; DECLARE c CURSOR FOR SELECT id FROM t WHERE id > 0 ORDER BY id; MOVE 9000 FROM c");
+	say_to($s, 'FETCH 1 FROM c; ' . ($_ % 2 ? 'DELETE FROM t WHERE CURRENT OF c' : q{UPDATE t SET s = 'current' WHERE CURRENT OF c})) foreach (0 .. 89);
+	is(say_to($s, q{SELECT count(*), min(id) FROM t WHERE s = 'current'}), "45|$first\n", 'WHERE CURRENT OF updates the rows at which the cursor was');
+	is(say_to($s, "$by_table; SELECT count(*) FROM t WHERE id BETWEEN $first AND $last; COMMIT"), "45\n", '... and deletes them');
+	leave($s);
+	sql('VACUUM t');
+}
+# An index scan that begins anew for each row looks like an index-only scan, but reads the rows
+{
+	my $join = 'SELECT t.*, t.ctid, t.xmin, t.tableoid, t FROM generate_series(1, 6000) g JOIN t ON t.n = g ORDER BY t.n, t.id';
+	my $nested = "$scans; $by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET enable_indexonlyscan = off";
+	like(sql("$nested; EXPLAIN $join"), qr/Index Scan using t_n/, 'rows by index scans, one for each');
+	ok(sql("$nested; $join") eq sql("$by_table; SET enable_nestloop = off; $join"), '... as they are in the table, with system columns');
+}
 # ... in a statement that changes the table itself
 my $changing = q{WITH r AS MATERIALIZED (SELECT id FROM t WHERE id > 0 ORDER BY id LIMIT 6000), d AS (DELETE FROM t USING r WHERE t.id = r.id AND r.id % 2 = 0 RETURNING t.id)
 	SELECT count(*), sum(id), (SELECT count(*) FROM d) FROM t WHERE id > 0};

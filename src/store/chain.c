@@ -310,6 +310,17 @@ is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot)
 	return true;
 }
 
+#ifdef USE_ASSERT_CHECKING
+bool
+store_root_is_visible(StoreDesc *store, uint64 row, Snapshot snapshot)
+{
+	RowRef		root;
+
+	return store_locate(store, row, &root) && !is_heap_only(root.words) &&
+		sight(NULL, store, &root, snapshot) == TXN_VISIBLE;
+}
+#endif
+
 bool
 store_found_settled(const StoreDesc *store)
 {

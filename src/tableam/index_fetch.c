@@ -172,8 +172,11 @@ seen_settled(SofortIndexFetch *fetch, uint64 row, Snapshot snapshot)
 		return false;
 	}
 	seen = seen_mark(fetch, row);
-	return seen->number == row / SETTLED_WORD_ROWS &&
-		store_mark_says_settled(fetch->store, seen->mark, row % SOFORT_BLOCK_ROWS);
+	if (seen->number != row / SETTLED_WORD_ROWS ||
+		!store_mark_says_settled(fetch->store, seen->mark, row % SOFORT_BLOCK_ROWS))
+		return false;
+	Assert(store_root_is_visible(fetch->store, row, snapshot));
+	return true;
 }
 
 static void

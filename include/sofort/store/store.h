@@ -415,6 +415,11 @@ extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 /* The same for a row that was left out (store_fetch_left_out()), and is to be read after all */
 extern bool store_fetch_late(StoreDesc *store, uint64 row, RowRef *found);
 
+#ifdef USE_ASSERT_CHECKING
+/* Is a root here that the snapshot sees? */
+extern bool store_root_is_visible(StoreDesc *store, uint64 row, Snapshot snapshot);
+#endif
+
 /*
  * For callers that look at one row of a block after the other, while nobody can give the
  * block back (an epoch, VACUUM): the block is found only once.  A block that is made
