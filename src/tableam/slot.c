@@ -89,8 +89,9 @@ slot_words(SofortSlot *s)
 	return &s->words;
 }
 
-void
-tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref)
+/* For a version that the caller names, of which nothing is decoded yet */
+static inline SofortSlot *
+slot_begin(TupleTableSlot *slot, Relation rel, StoreDesc *store)
 {
 	SofortSlot *s = (SofortSlot *) slot;
 
@@ -99,14 +100,22 @@ tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const Ro
 		TTSOpsVirtual.clear(slot);
 
 	s->store = store;
+	slot->tts_nvalid = 0;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_tableOid = RelationGetRelid(rel);
+	return s;
+}
+
+void
+tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref)
+{
+	SofortSlot *s = slot_begin(slot, rel, store);
+
 	s->ref = *ref;
 	if (store_row_is_settled(store, ref->block, ref->index))
 		s->words.begin = WORD_EMPTY;	/* an index-only scan does not need them */
 	else
 		read_words(s);
-	slot->tts_nvalid = 0;
-	slot->tts_flags &= ~TTS_FLAG_EMPTY;
-	slot->tts_tableOid = RelationGetRelid(rel);
 	row_to_tid(store, ref->row, &slot->tts_tid);
 }
 
@@ -114,19 +123,11 @@ void
 tableam_store_settled(TupleTableSlot *slot, Relation rel, StoreDesc *store, uint64 row,
 					  const ItemPointerData *tid)
 {
-	SofortSlot *s = (SofortSlot *) slot;
+	SofortSlot *s = slot_begin(slot, rel, store);
 
-	Assert(TTS_IS_SOFORT(slot));
-	if (TTS_SHOULDFREE(slot))
-		TTSOpsVirtual.clear(slot);
-
-	s->store = store;
 	s->ref.row = row;
 	s->ref.block = NULL;
 	s->words.begin = WORD_EMPTY;
-	slot->tts_nvalid = 0;
-	slot->tts_flags &= ~TTS_FLAG_EMPTY;
-	slot->tts_tableOid = RelationGetRelid(rel);
 	slot->tts_tid = *tid;
 }
 

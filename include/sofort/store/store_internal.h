@@ -954,10 +954,7 @@ mark_says_settled(uint64 mark, uint32 index)
 	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_GROUP(index))) == 0;
 }
 
-/*
- * As block_settle() if this row may have been settled in an earlier life of the server, for it and
- * those that share its mark; true: it is settled now.
- */
+/* As block_settle() for the mark of this row, if an earlier life settled it; true: it is settled */
 extern bool row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index);
 
 /* How many rows of the block are settled */
