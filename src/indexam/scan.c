@@ -699,7 +699,10 @@ am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	prefetch_rows(scan, so, dir);
 	index_entry_tid(&so->keys, entry, &scan->xs_heaptid);
 	if (scan->xs_want_itup)
+	{
+		((StoreIndexFetch *) scan->xs_heapfetch)->unread = true;
 		scan->xs_itup = entry_itup(so, entry, &scan->xs_heaptid);
+	}
 	return true;
 }
 

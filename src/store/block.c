@@ -204,7 +204,8 @@ fill_header(BlockHeader *b, StoreDesc *store, uint64 number, const ShapeHeader *
 	b->shape = shape->id;
 	b->store = store->id;
 	b->block_number = number;
-	b->settled[0] = b->settled[1] = 0;
+	memset(b->unused, 0, sizeof(b->unused));
+	memset(b->settled, 0, sizeof(b->settled));
 	b->crc = block_crc(b);
 	b->head_check = block_head_check(b);
 	pm_flush(b, sizeof(BlockHeader));

@@ -295,29 +295,59 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 }
 
 /*
- * May its words be left alone?  The snapshot was taken before, see settled.c.  A settled row
- * is a root, and has no other version.
+ * Is a version of the chain known to be visible?  The snapshot was taken before, see
+ * settled.c.  *mark: what says so.
  */
 static inline bool
-is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot)
+is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot, uint64 *mark)
 {
 	if (snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable())
 		return false;
-	if (!store_row_is_settled(store, root->block, root->index) &&
-		!row_settle_again(store, root->block, root->index))
+	*mark = store_settled_mark(root->block, root->index);
+	if (!store_mark_says_settled(store, *mark, root->index))
+	{
+		if (!row_settle_again(store, root->block, root->index))
+			return false;
+		*mark = store_settled_mark(root->block, root->index);
+		if (!store_mark_says_settled(store, *mark, root->index))
+			return false;
+	}
+	Assert(store_chain_is_visible(store, root->row, snapshot));
+	return true;
+}
+
+/* Is it the root itself that is visible?  Of a replaced one the end word tells. */
+static inline bool
+is_settled_itself(StoreDesc *store, const RowRef *root, Snapshot snapshot)
+{
+	uint64		mark;
+
+	return is_settled_for(store, root, snapshot, &mark) &&
+		(!store_mark_has_chains(mark) || WORD_TAG(word_read(&root->words->end)) != WORD_TAG_STAMP);
+}
+
+bool
+store_chain_is_settled(StoreDesc *store, uint64 root, Snapshot snapshot, uint64 *mark)
+{
+	RowRef		top;
+
+	if (!store_locate(store, root, &top) || !is_settled_for(store, &top, snapshot, mark))
 		return false;
-	Assert(!is_heap_only(root->words) && sight(NULL, store, root, snapshot) == TXN_VISIBLE);
+	pm_read_miss(1);
 	return true;
 }
 
 #ifdef USE_ASSERT_CHECKING
 bool
-store_root_is_visible(StoreDesc *store, uint64 row, Snapshot snapshot)
+store_chain_is_visible(StoreDesc *store, uint64 root, Snapshot snapshot)
 {
-	RowRef		root;
+	RowRef		top;
+	RowRef		found;
+	uint64		first;
 
-	return store_locate(store, row, &root) && !is_heap_only(root.words) &&
-		sight(NULL, store, &root, snapshot) == TXN_VISIBLE;
+	return store_locate(store, root, &top) && !is_heap_only(top.words) &&
+		(sight(NULL, store, &top, snapshot) == TXN_VISIBLE ||
+		 walk_chain(NULL, store, &top, snapshot, &found, &first));
 }
 #endif
 
@@ -363,7 +393,7 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	if (!store_locate(store, root, &top))
 		return false;
 	pm_read_miss(1);
-	store->local->found_settled = is_settled_for(store, &top, snapshot);
+	store->local->found_settled = is_settled_itself(store, &top, snapshot);
 	if (store->local->found_settled)
 	{
 		miss_minipages(store, &top);

@@ -205,7 +205,7 @@ adapt_block(StoreHeader *target, BlockHeader *block, const ShapeHeader *shape)
 	block->store = store_id_of(target);
 	block->crc = block_crc(block);
 	block->links = block->successors = PM_NULL;
-	block->settled[0] = block->settled[1] = 0;
+	memset(block->settled, 0, sizeof(block->settled));
 	for (row = 0; row < block->capacity; row++)
 	{
 		RowWords   *words = row_words(block, shape, row);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settled.c
- *	  Rows that are known to be visible to everybody.
+ *	  Rows that are known to be visible to everybody, as they are or in their newest version.
  *
  * Index-only scans need not look at them.  README, "Settled rows", says why nobody ever
  * finds such a mark for a row that has ended for him.
@@ -17,13 +17,13 @@ StaticAssertDecl(SOFORT_BLOCK_ROWS == SETTLED_WORDS * SETTLED_WORD_ROWS,
 				 "each row of a block has a bit");
 
 /*
- * In each of 2^31 lives another number, and not one that a flipped bit makes of that of a life
+ * In each of 2^27 lives another number, and not one that a flipped bit makes of that of a life
  * shortly before.
  */
 uint64
 settled_mark_of_life(void)
 {
-	return ((pool_life() * UINT64CONST(0x9E3779B1)) << 32) & ~SETTLED_TICKET;
+	return ((pool_life() * UINT64CONST(0x9E3779B1)) << 32) & ~(SETTLED_TICKET | SETTLED_CHAINS);
 }
 
 /* One that no other settling has had or will have, as long as its pid is not used again */
@@ -43,51 +43,90 @@ change_mark(BlockHeader *block, int word, uint64 from, uint64 to)
 									   __ATOMIC_RELAXED);
 }
 
-static bool
-row_is_settled(const RowWords *words, uint64 horizon)
+static inline bool
+began_before(const RowWords *words, uint64 horizon)
 {
 	uint64		begin = word_read(&words->begin);
 
-	return WORD_TAG(begin) == WORD_TAG_STAMP && (begin & BEGIN_HEAP_ONLY) == 0 &&
-		WORD_XID(begin) < horizon && word_problem(begin, true) == NULL &&
-		word_read(&words->end) == WORD_EMPTY;
+	return WORD_TAG(begin) == WORD_TAG_STAMP && WORD_XID(begin) < horizon &&
+		word_problem(begin, true) == NULL;
 }
 
-/* What is known of groups of rows, at which nobody looks then */
-typedef struct KnownGroups
+static inline bool
+is_current(const RowWords *words, uint64 horizon)
+{
+	return began_before(words, horizon) && word_read(&words->end) == WORD_EMPTY;
+}
+
+/* A root that has ended: is its newest version current, and its direct neighbour? */
+static bool
+is_replaced(StoreDesc *store, const BlockHeader *block, uint32 index, const RowWords *words,
+			uint64 horizon)
+{
+	uint64		row = block->block_number * SOFORT_BLOCK_ROWS + index;
+	uint64		link;
+	RowRef		newest;
+
+	if ((word_read(&words->begin) & BEGIN_HEAP_ONLY) != 0 || !began_before(words, horizon) ||
+		WORD_TAG(word_read(&words->end)) != WORD_TAG_STAMP)
+		return false;
+	link = link_read_quietly(block, index);
+	return LINK_IS_SET(link) && (link & LINK_ROOT) == 0 &&
+		store_locate(store, LINK_ROW(link), &newest) &&
+		(word_read(&newest.words->begin) & BEGIN_HEAP_ONLY) != 0 &&
+		is_current(newest.words, horizon) &&
+		link_read_quietly(newest.block, newest.index) == LINK_MAKE_ROOT(row);
+}
+
+/* The bits of the rows that this word stands for */
+static inline uint64
+rows_of_word(const BlockHeader *block, int word)
+{
+	int			n = block->capacity - word * SETTLED_WORD_ROWS;
+
+	return n >= SETTLED_WORD_ROWS ? SETTLED_ROWS : n <= 0 ? 0 : (UINT64CONST(1) << n) - 1;
+}
+
+/* What is known of rows, at which nobody looks then */
+typedef struct KnownRows
 {
 	uint64		settled;
 	uint64		unsettled;
-} KnownGroups;
+} KnownRows;
 
 /* What this word of the block should be: a mark, or 0 if none of its rows is settled */
 static uint64
 mark_for(StoreDesc *store, const BlockHeader *block, int word, uint64 horizon,
-		 const KnownGroups *known)
+		 const KnownRows *known)
 {
 	const ShapePlan *plan = plan_get(store, block->shape);
 	int			first = word * SETTLED_WORD_ROWS;
 	int			end = Min(first + SETTLED_WORD_ROWS, block->capacity);
-	uint64		groups = 0;
-	uint64		unsettled = known->unsettled;
+	uint64		settled = known->settled & rows_of_word(block, word);
+	uint64		chains = 0;
 	int			i;
 
 	for (i = first; i < end; i++)
 	{
-		uint64		group = SETTLED_GROUP(i);
+		const RowWords *words = plan_words(plan, block, i);
+		uint64		row = SETTLED_ROW(i);
 
-		groups |= group;
-		if (((known->settled | unsettled) & group) == 0 &&
-			!row_is_settled(plan_words(plan, block, i), horizon))
-			unsettled |= group;
+		if (((known->settled | known->unsettled) & row) != 0)
+			continue;
+		if (is_current(words, horizon))
+			settled |= row;
+		else if (is_replaced(store, block, i, words, horizon))
+		{
+			settled |= row;
+			chains = SETTLED_CHAINS;
+		}
 	}
-	unsettled &= groups;
-	return unsettled == groups ? 0 : store->settled_mark | unsettled;
+	return settled == 0 ? 0 : store->settled_mark | chains | (~settled & SETTLED_ROWS);
 }
 
 static void
 settle_word(StoreDesc *store, BlockHeader *block, int word, uint64 horizon, uint64 found,
-			const KnownGroups *known)
+			const KnownRows *known)
 {
 	uint64		ticket;
 	uint64		mark;
@@ -104,7 +143,7 @@ settle_word(StoreDesc *store, BlockHeader *block, int word, uint64 horizon, uint
 static inline bool
 is_of_this_life(const StoreDesc *store, uint64 mark)
 {
-	return mark != 0 && (mark & ~SETTLED_GROUPS) == store->settled_mark;
+	return mark != 0 && (mark & ~(SETTLED_ROWS | SETTLED_CHAINS)) == store->settled_mark;
 }
 
 void
@@ -113,9 +152,10 @@ block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all)
 	for (int word = 0; word < SETTLED_WORDS; word++)
 	{
 		uint64		found = word_read(&block->settled[word]);
-		KnownGroups known = {0};
+		KnownRows known = {0};
 
-		if (!all && is_of_this_life(store, found))
+		/* (a mark with replaced roots is made anew, to learn whether there still are some) */
+		if (!all && is_of_this_life(store, found) && (found & SETTLED_CHAINS) == 0)
 			known.settled = ~found;
 		/* usually nothing is new, and the line stays as it is */
 		if (mark_for(store, block, word, horizon, &known) != found)
@@ -129,7 +169,7 @@ row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index)
 {
 	int			word = SETTLED_WORD(index);
 	uint64		found = word_read(&block->settled[word]);
-	KnownGroups known = {.unsettled = found & SETTLED_GROUPS};
+	KnownRows known = {.unsettled = found & SETTLED_ROWS};
 
 	if (!mark_says_settled(found, index) || is_of_this_life(store, found))
 		return false;
@@ -137,15 +177,49 @@ row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index)
 	return store_row_is_settled(store, block, index);
 }
 
+/*
+ * The row must be looked at from now on, and who is just settling the block must not mark it.
+ * After the end word; who settles does it the other way round.
+ */
+static void
+unsettle_row(BlockHeader *block, uint32 index)
+{
+	uint64	   *word = &block->settled[SETTLED_WORD(index)];
+	uint64		row = SETTLED_ROW(index);
+	uint64		mark = word_read(word);
+
+	while (mark != 0 && (mark & (SETTLED_TICKET | row)) != row)
+	{
+		uint64		changed = (mark & SETTLED_TICKET) != 0 ? 0 : mark | row;
+
+		if (__atomic_compare_exchange_n(word, &mark, changed, false, __ATOMIC_SEQ_CST,
+										__ATOMIC_SEQ_CST))
+			break;
+	}
+}
+
+void
+store_unsettle(StoreDesc *store, const RowRef *claimed)
+{
+	RowRef		root;
+
+	unsettle_row(claimed->block, claimed->index);
+	if ((word_read(&claimed->words->begin) & BEGIN_HEAP_ONLY) != 0 &&
+		store_locate(store, store_chain_root(store, claimed), &root))
+		unsettle_row(root.block, root.index);
+}
+
 int
 block_settled_rows(const StoreDesc *store, const BlockHeader *block)
 {
 	int			n = 0;
 
-	for (int i = 0; i < block->capacity; i += SETTLED_GROUP_ROWS)
+	for (int word = 0; word < SETTLED_WORDS; word++)
 	{
-		if (store_row_is_settled(store, block, i))
-			n += Min(SETTLED_GROUP_ROWS, block->capacity - i);
+		uint64		mark = word_read(&block->settled[word]);
+
+		if (is_of_this_life(store, mark))
+			n += pg_popcount64(~mark & rows_of_word(block, word));
 	}
 	return n;
 }

@@ -89,7 +89,7 @@ stats_init(StoreShared *shared, bool crashed)
 	uint64		live = 0;
 	uint64		dead = 0;
 	uint64		left = 0;		/* of these, what VACUUM would free */
-	uint64		settled = 0;	/* of the live ones, in an earlier life */
+	uint64		settled = 0;	/* in an earlier life, with replaced roots */
 	uint64		rows = 0;
 	uint64		b;
 
@@ -106,12 +106,10 @@ stats_init(StoreShared *shared, bool crashed)
 			if (!header_locate(header, b * SOFORT_BLOCK_ROWS + i, &ref) ||
 				WORD_TAG(word_read(&ref.words->begin)) == WORD_TAG_EMPTY)
 				continue;
+			settled += b + 1 == n ||
+				mark_says_settled(word_read(&ref.block->settled[SETTLED_WORD(i)]), i);
 			if (!is_dead(ref.words))
-			{
 				live++;
-				settled += b + 1 == n ||
-					mark_says_settled(word_read(&ref.block->settled[SETTLED_WORD(i)]), i);
-			}
 			else
 			{
 				dead++;

@@ -242,6 +242,18 @@ prune_row(PruneState *p, const RowRef *ref)
 		row_note_unread_references(&p->unread, p->shape, ref, p->key_columns);
 }
 
+/* All rows are settled, and current */
+static bool
+has_only_current(const StoreDesc *store, const BlockHeader *block)
+{
+	for (int word = 0; word < SETTLED_WORDS; word++)
+	{
+		if (store_mark_has_chains(word_read(&block->settled[word])))
+			return false;
+	}
+	return block_settled_rows(store, block) == block->capacity;
+}
+
 void
 store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
 				  const Bitmapset *key_columns, bool skip_settled, StorePruneResult *result)
@@ -259,9 +271,9 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	if (b == NULL)
 		return;
 	pm_read_miss(1);
-	/* settled rows are not dead; but values of dictionaries may have to be counted */
+	/* current rows are not dead; but values of dictionaries may have to be counted */
 	may_skip = skip_settled && !p.counting;
-	if (may_skip && block_settled_rows(store, b) == b->capacity)
+	if (may_skip && has_only_current(store, b))
 	{
 		result->nlive = result->nsettled = b->capacity;
 		return;
@@ -271,11 +283,17 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	store_cursor_init(&cursor);
 	for (i = 0; i < b->capacity; i++)
 	{
+		uint64		mark = store_settled_mark(b, i);
+		bool		settled = may_skip && store_mark_says_settled(store, mark, i);
 		RowRef		ref;
 
-		if (may_skip && store_row_is_settled(store, b, i))
+		if (settled && !store_mark_has_chains(mark))
 			result->nlive++;
-		else if (store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
+		else if (!store_cursor_locate(store, &cursor, (uint64) block * SOFORT_BLOCK_ROWS + i, &ref))
+			continue;
+		else if (settled && word_read(&ref.words->end) == WORD_EMPTY)
+			result->nlive++;
+		else
 			prune_row(&p, &ref);
 	}
 	references_free(&p.unread);

@@ -19,18 +19,20 @@
 #include "utils/snapmgr.h"
 
 #define MARKS_AFTER		32		/* rows that nobody reads */
-#define MAX_MARKS		32768	/* of 4 million rows, 512 kB */
+#define MIN_MARKS		8		/* so that tags have no more than 32 bits */
+#define MAX_MARKS		131072	/* of 4 million rows, 1 MB */
+#define UNREAD_PER_MARK	32		/* marks are made for an eighth as many rows as they are */
 
-/* The mark of SETTLED_WORD_ROWS rows that lie together, as it was read */
+/* What the mark of SETTLED_WORD_ROWS rows that lie together said: see seen_mark() */
 typedef struct SeenMark
 {
-	uint64		number;			/* of these rows: row / SETTLED_WORD_ROWS */
-	uint64		mark;
+	uint32		tag;
+	uint32		unsettled;
 } SeenMark;
 
 typedef struct SofortIndexFetch
 {
-	IndexFetchTableData base;
+	StoreIndexFetch base;
 	StoreDesc  *store;
 	uint64		root;			/* of the entry being fetched */
 	RowRef		last;			/* version returned for it, for call_again */
@@ -100,9 +102,9 @@ tableam_index_fetch_begin(Relation rel)
 {
 	SofortIndexFetch *fetch = palloc0(sizeof(SofortIndexFetch));
 
-	fetch->base.rel = rel;
+	fetch->base.base.rel = rel;
 	fetch->store = store_open(rel);
-	return &fetch->base;
+	return &fetch->base.base;
 }
 
 void
@@ -138,6 +140,20 @@ seen_mark(const SofortIndexFetch *fetch, uint64 row)
 	return &fetch->marks[row / SETTLED_WORD_ROWS & (fetch->nmarks - 1)];
 }
 
+/* Which of the marks that have this place it is */
+static inline uint32
+mark_tag(const SofortIndexFetch *fetch, uint64 row)
+{
+	return (uint32) (row / SETTLED_WORD_ROWS / fetch->nmarks);
+}
+
+/* (What is nobody's has no settled rows.) */
+static void
+forget_marks(SofortIndexFetch *fetch)
+{
+	memset(fetch->marks, 0xff, fetch->nmarks * sizeof(SeenMark));
+}
+
 /* An index-only scan clears the slot without having read it; others leave it as it is. */
 static void
 expect_reader(SofortIndexFetch *fetch, const TupleTableSlot *slot, Snapshot snapshot)
@@ -150,11 +166,14 @@ expect_reader(SofortIndexFetch *fetch, const TupleTableSlot *slot, Snapshot snap
 	{
 		uint64		n = (uint64) store_nblocks(fetch->store) * SETTLED_WORDS;
 
-		fetch->nmarks = pg_nextpower2_32((uint32) Min(Max(n, 1), MAX_MARKS));
+		fetch->nmarks = pg_nextpower2_32((uint32) Min(Max(n, MIN_MARKS), MAX_MARKS));
 	}
-	if (fetch->nunread >= fetch->nmarks / 8)
-		fetch->marks = MemoryContextAllocZero(GetMemoryChunkContext(fetch),
-											  fetch->nmarks * sizeof(SeenMark));
+	if (fetch->nunread >= fetch->nmarks / UNREAD_PER_MARK)
+	{
+		fetch->marks = MemoryContextAlloc(GetMemoryChunkContext(fetch),
+										  fetch->nmarks * sizeof(SeenMark));
+		forget_marks(fetch);
+	}
 }
 
 static bool
@@ -166,27 +185,67 @@ seen_settled(SofortIndexFetch *fetch, uint64 row, Snapshot snapshot)
 		return false;
 	if (unlikely(fetch->snapshot != snapshot || fetch->command != snapshot->curcid))
 	{
-		memset(fetch->marks, 0, fetch->nmarks * sizeof(SeenMark));
+		forget_marks(fetch);
 		fetch->snapshot = snapshot;
 		fetch->command = snapshot->curcid;
 		return false;
 	}
 	seen = seen_mark(fetch, row);
-	if (seen->number != row / SETTLED_WORD_ROWS ||
-		!store_mark_says_settled(fetch->store, seen->mark, row % SOFORT_BLOCK_ROWS))
+	if (seen->tag != mark_tag(fetch, row) || (seen->unsettled & SETTLED_ROW(row)) != 0)
 		return false;
-	Assert(store_root_is_visible(fetch->store, row, snapshot));
+	Assert(store_chain_is_visible(fetch->store, row, snapshot));
 	return true;
 }
 
+/* The mark says that this row is settled. */
 static void
-note_mark(SofortIndexFetch *fetch, const RowRef *found)
+note_mark(SofortIndexFetch *fetch, uint64 row, uint64 mark)
 {
-	SeenMark   *seen = seen_mark(fetch, found->row);
+	SeenMark   *seen;
 
+	/* who reads versions must know which */
+	if (fetch->marks == NULL || (store_mark_has_chains(mark) && !fetch->base.unread))
+		return;
 	SOFORT_STOP("index-fetch-mark");
-	seen->number = found->row / SETTLED_WORD_ROWS;
-	seen->mark = store_settled_mark(found->block, found->index);
+	seen = seen_mark(fetch, row);
+	seen->tag = mark_tag(fetch, row);
+	seen->unsettled = (uint32) (mark & SETTLED_ROWS);
+}
+
+/* Of a row that was found so; by now somebody may have ended it */
+static void
+note_settled(SofortIndexFetch *fetch, const RowRef *found)
+{
+	uint64		mark = store_settled_mark(found->block, found->index);
+
+	if (store_mark_says_settled(fetch->store, mark, found->index))
+		note_mark(fetch, found->row, mark);
+}
+
+/*
+ * For an index-only scan of sofort_index, which does not read what it fetches: is the row
+ * visible, and no version of it needed to know that?
+ */
+static bool
+needs_no_version(SofortIndexFetch *fetch, Snapshot snapshot)
+{
+	uint64		mark;
+	bool		settled;
+
+	if (!fetch->base.unread)
+		return false;
+	settled = seen_settled(fetch, fetch->root, snapshot);
+	if (!settled)
+	{
+		epoch_enter();
+		settled = store_chain_is_settled(fetch->store, fetch->root, snapshot, &mark);
+		epoch_exit();
+		if (settled)
+			note_mark(fetch, fetch->root, mark);
+	}
+	if (settled)
+		store_fetch_left_out(fetch->store);
+	return settled;
 }
 
 /*
@@ -196,7 +255,7 @@ note_mark(SofortIndexFetch *fetch, const RowRef *found)
 static bool
 fetch_another(SofortIndexFetch *fetch, Snapshot snapshot)
 {
-	Relation	rel = fetch->base.rel;
+	Relation	rel = fetch->base.base.rel;
 	RowRef		next;
 	bool		more;
 
@@ -230,6 +289,8 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 			return false;
 		fetch->root = row_from_tid(fetch->store, tid);
 		expect_reader(fetch, slot, snapshot);
+		if (needs_no_version(fetch, snapshot))
+			return true;
 		if (seen_settled(fetch, fetch->root, snapshot))
 		{
 			store_fetch_left_out(fetch->store);
@@ -244,8 +305,8 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 	else
 		found = tableam_fetch_chain(data->rel, fetch->store, fetch->root, snapshot,
 									&fetch->last, all_dead);
-	if (found && fetch->marks != NULL && store_found_settled(fetch->store))
-		note_mark(fetch, &fetch->last);
+	if (found && store_found_settled(fetch->store))
+		note_settled(fetch, &fetch->last);
 	epoch_exit();
 
 	*call_again = found && !IsMVCCSnapshot(snapshot);

@@ -26,9 +26,7 @@
 TxnRow
 tableam_txn_row(Relation rel, StoreDesc *store, const RowRef *ref)
 {
-	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words,
-	.settled = &ref->block->settled[SETTLED_WORD(ref->index)],
-	.settled_group = SETTLED_GROUP(ref->index)};
+	TxnRow		row = {.rel = rel, .store = store->id, .row = ref->row, .words = ref->words};
 
 	row_to_tid(store, ref->row, &row.tid);
 	return row;
@@ -223,6 +221,7 @@ tableam_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snap
 	if (result != TM_Ok)
 		return tableam_fill_ctid(store, &ref, result, tmfd);
 
+	store_unsettle(store, &ref);
 	CheckForSerializableConflictIn(rel, tid, ItemPointerGetBlockNumber(tid));
 	pgstat_count_heap_delete(rel);
 	store_chain_ended(rel, store, &ref);
@@ -399,7 +398,10 @@ claim_for_update(Relation rel, StoreDesc *store, const RowRef *old, const TxnRow
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("attempted to update invisible tuple")));
-	return result == TM_Ok ? TM_Ok : tableam_fill_ctid(store, old, result, tmfd);
+	if (result != TM_Ok)
+		return tableam_fill_ctid(store, old, result, tmfd);
+	store_unsettle(store, old);
+	return TM_Ok;
 }
 
 /*

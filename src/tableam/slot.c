@@ -110,9 +110,10 @@ void
 tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref)
 {
 	SofortSlot *s = slot_begin(slot, rel, store);
+	uint64		mark = store_settled_mark(ref->block, ref->index);
 
 	s->ref = *ref;
-	if (store_row_is_settled(store, ref->block, ref->index))
+	if (store_mark_says_settled(store, mark, ref->index) && !store_mark_has_chains(mark))
 		s->words.begin = WORD_EMPTY;	/* an index-only scan does not need them */
 	else
 		read_words(s);

@@ -352,25 +352,6 @@ fail_claim(RowClaim *c, TM_Result result, TransactionId xmax, CommandId cmax)
 }
 
 /*
- * The row has an end: its group must be looked at from now on, and who is just settling the
- * block must not mark it.  After the end word; who settles does it the other way round.
- */
-static void
-unsettle(const TxnRow *r)
-{
-	uint64		mark = word_read(r->settled);
-
-	while (mark != 0 && (mark & (SETTLED_TICKET | r->settled_group)) != r->settled_group)
-	{
-		uint64		changed = (mark & SETTLED_TICKET) != 0 ? 0 : mark | r->settled_group;
-
-		if (__atomic_compare_exchange_n(r->settled, &mark, changed, false, __ATOMIC_SEQ_CST,
-										__ATOMIC_SEQ_CST))
-			break;
-	}
-}
-
-/*
  * Puts our claim where there is no ender.  True if done; else *o says what to wait for (or
  * just to look again).
  */
@@ -403,7 +384,6 @@ try_claim(const TxnRow *r, uint64 end, uint64 claim, LockTupleMode mode, Obstacl
 			return false;
 	}
 	SOFORT_STOP("row-claimed");
-	unsettle(r);
 	pm_flush(&r->words->end, sizeof(uint64));
 	return true;
 }

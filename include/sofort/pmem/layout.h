@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-#define SOFORT_LAYOUT_VERSION	14
+#define SOFORT_LAYOUT_VERSION	15
 #define SOFORT_POOL_LAYOUT_NAME "sofort"	/* libpmemobj layout name */
 
 #define SOFORT_POOL_MAGIC		UINT64CONST(0x4c4f4f50544f4653)	/* SFOTPOOL */
@@ -532,7 +532,7 @@ typedef struct ShapeHeader
 	ShapeColumn columns[FLEXIBLE_ARRAY_MEMBER];
 } ShapeHeader;
 
-#define SETTLED_WORDS	2
+#define SETTLED_WORDS	8
 
 /* Head of a block: at most 256 rows.  (PostgreSQL's virtual blocks: src/store/tid.c) */
 typedef struct BlockHeader
@@ -546,22 +546,23 @@ typedef struct BlockHeader
 	PMPtr		successors;		/* uint64[capacity]; 0 = none yet */
 	uint32		crc;			/* CRC-32C of magic to block_number */
 	uint32		head_check;		/* PM_CHECK of the first 8 bytes: looked at by all readers */
-	uint64		settled[SETTLED_WORDS];		/* see store/settled.c; never flushed, void in another life */
+	uint64		unused[2];
+	/* a line of its own, see store/settled.c; never flushed, void in another life */
+	uint64		settled[SETTLED_WORDS];
 } BlockHeader;
 
 /*
- * A word of BlockHeader.settled is 0, a ticket, or a mark: bits 32 to 62 are the life of the
- * server, and each of the others stands for a group of rows that must be looked at.
+ * A word of BlockHeader.settled is 0, a ticket, or a mark: bits 33 to 62 are the life of the
+ * server, and each of the lower 32 stands for a row that must be looked at.
  */
 #define SETTLED_TICKET	(UINT64CONST(1) << 63)	/* somebody is looking at the rows */
-#define SETTLED_GROUPS	UINT64CONST(0xffffffff)
-#define SETTLED_GROUP_ROWS	4
-#define SETTLED_WORD_ROWS	(32 * SETTLED_GROUP_ROWS)
+#define SETTLED_CHAINS	(UINT64CONST(1) << 32)	/* settled rows may be roots that were replaced */
+#define SETTLED_ROWS	UINT64CONST(0xffffffff)
+#define SETTLED_WORD_ROWS	32
 
 /* Of a row, by its index in the block */
 #define SETTLED_WORD(index)		((index) / SETTLED_WORD_ROWS)
-#define SETTLED_GROUP(index) \
-	(UINT64CONST(1) << (index) % SETTLED_WORD_ROWS / SETTLED_GROUP_ROWS)
+#define SETTLED_ROW(index)	(UINT64CONST(1) << (index) % SETTLED_WORD_ROWS)
 
 /* Begin and end word of a row version: the head of its record. */
 typedef struct RowWords
@@ -760,7 +761,8 @@ StaticAssertDecl(sizeof(StoreHeader) == 64 + 3 * 256, "on-media size");
 StaticAssertDecl(sizeof(ColumnHeader) == 64, "on-media size");
 StaticAssertDecl(sizeof(ShapeColumn) == 24, "on-media size");
 StaticAssertDecl(offsetof(ShapeHeader, columns) == PM_LINE, "on-media offset");
-StaticAssertDecl(sizeof(BlockHeader) == PM_LINE, "on-media size");
+StaticAssertDecl(sizeof(BlockHeader) == 2 * PM_LINE, "on-media size");
+StaticAssertDecl(offsetof(BlockHeader, settled) == PM_LINE, "on-media place");
 StaticAssertDecl(sizeof(RowWords) == 16, "on-media size");
 StaticAssertDecl(sizeof(RunHeader) == PM_LINE, "on-media size");
 StaticAssertDecl(sizeof(DictionaryHeader) == 64 + 2 * 256, "on-media size");

@@ -20,6 +20,7 @@
 #ifndef SOFORT_STORE_STORE_H
 #define SOFORT_STORE_STORE_H
 
+#include "access/relscan.h"
 #include "access/tupdesc.h"
 #include "executor/tuptable.h"
 #include "port/atomics.h"
@@ -215,6 +216,16 @@ extern bool store_found_settled(const StoreDesc *store);
 extern void store_fetch_left_out(StoreDesc *store);
 
 /*
+ * What sofort_index tells the table: the scan is an index-only one, so nobody reads the slot.
+ * Then it may stay empty.
+ */
+typedef struct StoreIndexFetch
+{
+	IndexFetchTableData base;
+	bool		unread;
+} StoreIndexFetch;
+
+/*
  * Builds the hash indexes (which writers need) of dictionaries that have at least so many
  * values, and no index since the start.  Returns how many. 53200 if the arena is full.
  */
@@ -327,24 +338,34 @@ store_settled_mark(const BlockHeader *block, uint32 index)
 }
 
 /*
- * Is this of the row's mark?  A snapshot that was taken before the mark was read sees the row
- * whenever this is asked.
+ * Is this of the row's mark?  A snapshot that was taken before the mark was read sees the row,
+ * or (only if store_mark_has_chains()) the newest version of this root, whenever this is asked.
  */
 static inline bool
 store_mark_says_settled(const StoreDesc *store, uint64 mark, uint32 index)
 {
-	return (mark & (~SETTLED_GROUPS | SETTLED_GROUP(index))) == store->settled_mark;
+	return (mark & (~(SETTLED_ROWS | SETTLED_CHAINS) | SETTLED_ROW(index))) ==
+		store->settled_mark;
+}
+
+static inline bool
+store_mark_has_chains(uint64 mark)
+{
+	return (mark & SETTLED_CHAINS) != 0;
 }
 
 /*
- * Is the row known to be visible to all snapshots that are taken from now on, and to those
- * that were taken already?  To be asked after taking one.
+ * Is the row, or its newest version, known to be visible to all snapshots that are taken from
+ * now on, and to those that were taken already?  To be asked after taking one.
  */
 static inline bool
 store_row_is_settled(const StoreDesc *store, const BlockHeader *block, uint32 index)
 {
 	return store_mark_says_settled(store, store_settled_mark(block, index), index);
 }
+
+/* The version was claimed: readers must look at it, and at its chain, before we commit. */
+extern void store_unsettle(StoreDesc *store, const RowRef *claimed);
 
 /* Number of blocks in use (BlockNumber of the last + 1). */
 extern BlockNumber store_nblocks(StoreDesc *store);
@@ -416,8 +437,8 @@ extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 extern bool store_fetch_late(StoreDesc *store, uint64 row, RowRef *found);
 
 #ifdef USE_ASSERT_CHECKING
-/* Is a root here that the snapshot sees? */
-extern bool store_root_is_visible(StoreDesc *store, uint64 row, Snapshot snapshot);
+/* Does the snapshot see a version of this root? */
+extern bool store_chain_is_visible(StoreDesc *store, uint64 root, Snapshot snapshot);
 #endif
 
 /*
@@ -493,6 +514,13 @@ extern bool store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *new
 
 /* Next older version; false at the root. */
 extern bool store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older);
+
+/*
+ * Is it known, without a look at any version, that the MVCC snapshot sees one of the chain of
+ * this root?  Then *mark is the mark that says so.
+ */
+extern bool store_chain_is_settled(StoreDesc *store, uint64 root, Snapshot snapshot,
+								   uint64 *mark);
 
 /*
  * What an index entry points to: the version of the chain of this root that

@@ -951,7 +951,7 @@ extern void block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, b
 static inline bool
 mark_says_settled(uint64 mark, uint32 index)
 {
-	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_GROUP(index))) == 0;
+	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_ROW(index))) == 0;
 }
 
 /* As block_settle() for the mark of this row, if an earlier life settled it; true: it is settled */

@@ -313,8 +313,6 @@ typedef struct TxnRow
 	StoreId		store;
 	uint64		row;
 	RowWords   *words;
-	uint64	   *settled;		/* word of the block that says which rows have no end */
-	uint64		settled_group;	/* of this row */
 	ItemPointerData tid;		/* for waits and messages */
 } TxnRow;
 
