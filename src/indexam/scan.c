@@ -669,7 +669,7 @@ prefetch_rows(IndexScanDesc scan, ScanState *so, ScanDirection dir)
 	if (so->heap_store == NULL)
 		so->heap_store = store_open(scan->heapRelation);
 	store = so->heap_store;
-	if (scan->xs_want_itup && store_found_settled(store))
+	if (scan->xs_want_itup && ((StoreIndexFetch *) scan->xs_heapfetch)->settled)
 		return;					/* nor does an index-only scan look at the next ones */
 	for (i = Min(2 * passed, passed + PREFETCH_ROWS - 1) + 1; i <= last; i++)
 	{

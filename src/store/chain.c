@@ -294,49 +294,6 @@ walk_chain(Relation rel, StoreDesc *store, const RowRef *root, Snapshot snapshot
 	return false;
 }
 
-/*
- * Is a version of the chain known to be visible?  The snapshot was taken before, see
- * settled.c.  *mark: what says so.
- */
-static inline bool
-is_settled_for(StoreDesc *store, const RowRef *root, Snapshot snapshot, uint64 *mark)
-{
-	if (snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable())
-		return false;
-	*mark = store_settled_mark(root->block, root->index);
-	if (!store_mark_says_settled(store, *mark, root->index))
-	{
-		if (!row_settle_again(store, root->block, root->index))
-			return false;
-		*mark = store_settled_mark(root->block, root->index);
-		if (!store_mark_says_settled(store, *mark, root->index))
-			return false;
-	}
-	Assert(store_chain_is_visible(store, root->row, snapshot));
-	return true;
-}
-
-/* Is it the root itself that is visible?  Of a replaced one the end word tells. */
-static inline bool
-is_settled_itself(StoreDesc *store, const RowRef *root, Snapshot snapshot)
-{
-	uint64		mark;
-
-	return is_settled_for(store, root, snapshot, &mark) &&
-		(!store_mark_has_chains(mark) || WORD_TAG(word_read(&root->words->end)) != WORD_TAG_STAMP);
-}
-
-bool
-store_chain_is_settled(StoreDesc *store, uint64 root, Snapshot snapshot, uint64 *mark)
-{
-	RowRef		top;
-
-	if (!store_locate(store, root, &top) || !is_settled_for(store, &top, snapshot, mark))
-		return false;
-	pm_read_miss(1);
-	return true;
-}
-
 #ifdef USE_ASSERT_CHECKING
 bool
 store_chain_is_visible(StoreDesc *store, uint64 root, Snapshot snapshot)
@@ -350,18 +307,6 @@ store_chain_is_visible(StoreDesc *store, uint64 root, Snapshot snapshot)
 		 walk_chain(NULL, store, &top, snapshot, &found, &first));
 }
 #endif
-
-bool
-store_found_settled(const StoreDesc *store)
-{
-	return store->local->found_settled;
-}
-
-void
-store_fetch_left_out(StoreDesc *store)
-{
-	store->local->found_settled = true;
-}
 
 bool
 store_fetch_late(StoreDesc *store, uint64 row, RowRef *found)
@@ -393,13 +338,6 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	if (!store_locate(store, root, &top))
 		return false;
 	pm_read_miss(1);
-	store->local->found_settled = is_settled_itself(store, &top, snapshot);
-	if (store->local->found_settled)
-	{
-		miss_minipages(store, &top);
-		*found = top;
-		return true;
-	}
 	if (is_heap_only(top.words))
 		return false;
 	seen = sight(rel, store, &top, snapshot);

@@ -140,12 +140,6 @@ settle_word(StoreDesc *store, BlockHeader *block, int word, uint64 horizon, uint
 	(void) change_mark(block, word, ticket, mark);
 }
 
-static inline bool
-is_of_this_life(const StoreDesc *store, uint64 mark)
-{
-	return mark != 0 && (mark & ~(SETTLED_ROWS | SETTLED_CHAINS)) == store->settled_mark;
-}
-
 void
 block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all)
 {
@@ -155,7 +149,7 @@ block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all)
 		KnownRows known = {0};
 
 		/* (a mark with replaced roots is made anew, to learn whether there still are some) */
-		if (!all && is_of_this_life(store, found) && (found & SETTLED_CHAINS) == 0)
+		if (!all && store_mark_is_valid(store, found) && (found & SETTLED_CHAINS) == 0)
 			known.settled = ~found;
 		/* usually nothing is new, and the line stays as it is */
 		if (mark_for(store, block, word, horizon, &known) != found)
@@ -163,18 +157,37 @@ block_settle(StoreDesc *store, BlockHeader *block, uint64 horizon, bool all)
 	}
 }
 
-/* (What was unsettled in the earlier life may be of interest to VACUUM.) */
-bool
-row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index)
+/*
+ * The rows that were settled in an earlier life, if it left a mark.  (What was unsettled may be
+ * of interest to VACUUM.)
+ */
+static uint64
+settle_again(StoreDesc *store, BlockHeader *block, int word, uint64 found)
 {
-	int			word = SETTLED_WORD(index);
-	uint64		found = word_read(&block->settled[word]);
-	KnownRows known = {.unsettled = found & SETTLED_ROWS};
+	KnownRows	known = {.unsettled = found & SETTLED_ROWS};
 
-	if (!mark_says_settled(found, index) || is_of_this_life(store, found))
-		return false;
+	if (found == 0 || (found & SETTLED_TICKET) != 0)
+		return found;
 	settle_word(store, block, word, store_cached_horizon(false), found, &known);
-	return store_row_is_settled(store, block, index);
+	return word_read(&block->settled[word]);
+}
+
+uint32
+store_unsettled_rows(StoreDesc *store, uint64 row, bool replaced)
+{
+	RowRef		ref;
+	uint64		mark;
+
+	if (!store_locate(store, row, &ref))
+		return (uint32) SETTLED_ROWS;
+	mark = store_settled_mark(ref.block, ref.index);
+	if (!store_mark_is_valid(store, mark))
+		mark = settle_again(store, ref.block, SETTLED_WORD(ref.index), mark);
+	if (!store_mark_is_valid(store, mark) || (store_mark_has_chains(mark) && !replaced))
+		return (uint32) SETTLED_ROWS;
+	if ((mark & SETTLED_ROW(ref.index)) == 0)
+		pm_read_miss(1);
+	return (uint32) (mark & SETTLED_ROWS);
 }
 
 /*
@@ -218,7 +231,7 @@ block_settled_rows(const StoreDesc *store, const BlockHeader *block)
 	{
 		uint64		mark = word_read(&block->settled[word]);
 
-		if (is_of_this_life(store, mark))
+		if (store_mark_is_valid(store, mark))
 			n += pg_popcount64(~mark & rows_of_word(block, word));
 	}
 	return n;

@@ -284,7 +284,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	for (i = 0; i < b->capacity; i++)
 	{
 		uint64		mark = store_settled_mark(b, i);
-		bool		settled = may_skip && store_mark_says_settled(store, mark, i);
+		bool		settled = may_skip && store_row_is_settled(store, b, i);
 		RowRef		ref;
 
 		if (settled && !store_mark_has_chains(mark))

@@ -27,7 +27,7 @@
 typedef struct SeenMark
 {
 	uint32		tag;
-	uint32		unsettled;
+	uint32		unsettled;		/* of store_unsettled_rows() */
 } SeenMark;
 
 typedef struct SofortIndexFetch
@@ -176,75 +176,55 @@ expect_reader(SofortIndexFetch *fetch, const TupleTableSlot *slot, Snapshot snap
 	}
 }
 
-static bool
-seen_settled(SofortIndexFetch *fetch, uint64 row, Snapshot snapshot)
+static uint32
+look_at_mark(const SofortIndexFetch *fetch, uint64 row)
 {
-	const SeenMark *seen;
+	uint32		unsettled;
+
+	SOFORT_STOP("index-fetch-mark");
+	epoch_enter();
+	unsettled = store_unsettled_rows(fetch->store, row, fetch->base.unread);
+	epoch_exit();
+	return unsettled;
+}
+
+/* What the mark of this row says, which is looked at once for a snapshot if it can be kept */
+static uint32
+unsettled_neighbours(SofortIndexFetch *fetch, uint64 row, Snapshot snapshot)
+{
+	SeenMark   *seen;
 
 	if (fetch->marks == NULL)
-		return false;
+		return look_at_mark(fetch, row);
 	if (unlikely(fetch->snapshot != snapshot || fetch->command != snapshot->curcid))
 	{
 		forget_marks(fetch);
 		fetch->snapshot = snapshot;
 		fetch->command = snapshot->curcid;
-		return false;
 	}
 	seen = seen_mark(fetch, row);
-	if (seen->tag != mark_tag(fetch, row) || (seen->unsettled & SETTLED_ROW(row)) != 0)
-		return false;
-	Assert(store_chain_is_visible(fetch->store, row, snapshot));
-	return true;
-}
-
-/* The mark says that this row is settled. */
-static void
-note_mark(SofortIndexFetch *fetch, uint64 row, uint64 mark)
-{
-	SeenMark   *seen;
-
-	/* who reads versions must know which */
-	if (fetch->marks == NULL || (store_mark_has_chains(mark) && !fetch->base.unread))
-		return;
-	SOFORT_STOP("index-fetch-mark");
-	seen = seen_mark(fetch, row);
-	seen->tag = mark_tag(fetch, row);
-	seen->unsettled = (uint32) (mark & SETTLED_ROWS);
-}
-
-/* Of a row that was found so; by now somebody may have ended it */
-static void
-note_settled(SofortIndexFetch *fetch, const RowRef *found)
-{
-	uint64		mark = store_settled_mark(found->block, found->index);
-
-	if (store_mark_says_settled(fetch->store, mark, found->index))
-		note_mark(fetch, found->row, mark);
+	if (seen->tag != mark_tag(fetch, row))
+	{
+		seen->unsettled = look_at_mark(fetch, row);
+		seen->tag = mark_tag(fetch, row);
+	}
+	return seen->unsettled;
 }
 
 /*
- * For an index-only scan of sofort_index, which does not read what it fetches: is the row
- * visible, and no version of it needed to know that?
+ * Is the row known to be visible, without a look at it?  Asked only for who does not read it:
+ * others go to the row anyway, and must know which version.
  */
 static bool
-needs_no_version(SofortIndexFetch *fetch, Snapshot snapshot)
+is_settled(SofortIndexFetch *fetch, Snapshot snapshot)
 {
-	uint64		mark;
 	bool		settled;
 
-	if (!fetch->base.unread)
+	if ((!fetch->base.unread && fetch->marks == NULL) ||
+		snapshot->snapshot_type != SNAPSHOT_MVCC || IsolationIsSerializable())
 		return false;
-	settled = seen_settled(fetch, fetch->root, snapshot);
-	if (!settled)
-	{
-		epoch_enter();
-		settled = store_chain_is_settled(fetch->store, fetch->root, snapshot, &mark);
-		epoch_exit();
-		if (settled)
-			note_mark(fetch, fetch->root, mark);
-	}
-	if (settled)
-		store_fetch_left_out(fetch->store);
+	settled = (unsettled_neighbours(fetch, fetch->root, snapshot) & SETTLED_ROW(fetch->root)) == 0;
+	Assert(!settled || store_chain_is_visible(fetch->store, fetch->root, snapshot));
 	return settled;
 }
 
@@ -289,12 +269,11 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 			return false;
 		fetch->root = row_from_tid(fetch->store, tid);
 		expect_reader(fetch, slot, snapshot);
-		if (needs_no_version(fetch, snapshot))
-			return true;
-		if (seen_settled(fetch, fetch->root, snapshot))
+		fetch->base.settled = is_settled(fetch, snapshot);
+		if (fetch->base.settled)
 		{
-			store_fetch_left_out(fetch->store);
-			tableam_store_settled(slot, data->rel, fetch->store, fetch->root, tid);
+			if (!fetch->base.unread)
+				tableam_store_settled(slot, data->rel, fetch->store, fetch->root, tid);
 			return true;
 		}
 	}
@@ -305,8 +284,6 @@ tableam_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot s
 	else
 		found = tableam_fetch_chain(data->rel, fetch->store, fetch->root, snapshot,
 									&fetch->last, all_dead);
-	if (found && store_found_settled(fetch->store))
-		note_settled(fetch, &fetch->last);
 	epoch_exit();
 
 	*call_again = found && !IsMVCCSnapshot(snapshot);

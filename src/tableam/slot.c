@@ -6,9 +6,8 @@
  * A slot is a virtual slot that knows the version it came from: columns are decoded
  * from left to right when they are asked for, by-reference values stay in the pool
  * until the slot is materialized, and the system columns are those of the words when
- * the slot was filled (or, if its block was settled then, when they are asked for).  Of a
- * row that a scan has found settled only the number is known, until something is asked:
- * an index-only scan asks nothing.  A slot may also hold values set from outside (COPY,
+ * the slot was filled.  Of a row that a scan has found settled only the number is known,
+ * until something is asked: an index-only scan asks nothing.  A slot may also hold values set from outside (COPY,
  * ExecStoreVirtualTuple); then there is no version.
  *
  *-------------------------------------------------------------------------
@@ -110,13 +109,9 @@ void
 tableam_store_row(TupleTableSlot *slot, Relation rel, StoreDesc *store, const RowRef *ref)
 {
 	SofortSlot *s = slot_begin(slot, rel, store);
-	uint64		mark = store_settled_mark(ref->block, ref->index);
 
 	s->ref = *ref;
-	if (store_mark_says_settled(store, mark, ref->index) && !store_mark_has_chains(mark))
-		s->words.begin = WORD_EMPTY;	/* an index-only scan does not need them */
-	else
-		read_words(s);
+	read_words(s);
 	row_to_tid(store, ref->row, &slot->tts_tid);
 }
 

@@ -208,21 +208,12 @@ extern StoreDesc *store_open(Relation rel);
 /* The row will be read soon.  There need not be such a row. */
 extern void store_prefetch(const StoreDesc *store, uint64 row);
 
-/*
- * Did store_chain_fetch() find its last row without looking at it, because it is settled?  Or
- * did somebody know that of a row, and left it out?
- */
-extern bool store_found_settled(const StoreDesc *store);
-extern void store_fetch_left_out(StoreDesc *store);
-
-/*
- * What sofort_index tells the table: the scan is an index-only one, so nobody reads the slot.
- * Then it may stay empty.
- */
+/* What an index scan by sofort_index and the table tell each other */
 typedef struct StoreIndexFetch
 {
 	IndexFetchTableData base;
-	bool		unread;
+	bool		unread;			/* an index-only scan: the slot may stay empty */
+	bool		settled;		/* the last row was found visible without a look at it */
 } StoreIndexFetch;
 
 /*
@@ -337,15 +328,11 @@ store_settled_mark(const BlockHeader *block, uint32 index)
 	return __atomic_load_n(&block->settled[SETTLED_WORD(index)], __ATOMIC_ACQUIRE);
 }
 
-/*
- * Is this of the row's mark?  A snapshot that was taken before the mark was read sees the row,
- * or (only if store_mark_has_chains()) the newest version of this root, whenever this is asked.
- */
+/* Of this life; then its bits are those of rows at which one must look */
 static inline bool
-store_mark_says_settled(const StoreDesc *store, uint64 mark, uint32 index)
+store_mark_is_valid(const StoreDesc *store, uint64 mark)
 {
-	return (mark & (~(SETTLED_ROWS | SETTLED_CHAINS) | SETTLED_ROW(index))) ==
-		store->settled_mark;
+	return mark != 0 && (mark & ~(SETTLED_ROWS | SETTLED_CHAINS)) == store->settled_mark;
 }
 
 static inline bool
@@ -355,14 +342,24 @@ store_mark_has_chains(uint64 mark)
 }
 
 /*
- * Is the row, or its newest version, known to be visible to all snapshots that are taken from
- * now on, and to those that were taken already?  To be asked after taking one.
+ * Is the row, or (only if store_mark_has_chains()) the newest version of this root, known to
+ * be visible to all snapshots that are taken from now on, and to those that were taken
+ * already?  To be asked after taking one.
  */
 static inline bool
 store_row_is_settled(const StoreDesc *store, const BlockHeader *block, uint32 index)
 {
-	return store_mark_says_settled(store, store_settled_mark(block, index), index);
+	uint64		mark = store_settled_mark(block, index);
+
+	return store_mark_is_valid(store, mark) && (mark & SETTLED_ROW(index)) == 0;
 }
+
+/*
+ * SETTLED_ROW() of the rows, of those that share a mark with this one, at which must be
+ * looked to know whether an MVCC snapshot sees them: other roots, or with "replaced" their
+ * newest versions, are seen by each snapshot that was taken before.
+ */
+extern uint32 store_unsettled_rows(StoreDesc *store, uint64 row, bool replaced);
 
 /* The version was claimed: readers must look at it, and at its chain, before we commit. */
 extern void store_unsettle(StoreDesc *store, const RowRef *claimed);
@@ -433,7 +430,7 @@ extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);
 /* False if the row has no storage.  Does not look at the words. */
 extern bool store_locate(StoreDesc *store, uint64 row, RowRef *ref);
 
-/* The same for a row that was left out (store_fetch_left_out()), and is to be read after all */
+/* The same for a row that was only found settled, and is to be read after all */
 extern bool store_fetch_late(StoreDesc *store, uint64 row, RowRef *found);
 
 #ifdef USE_ASSERT_CHECKING
@@ -514,13 +511,6 @@ extern bool store_chain_newest(StoreDesc *store, const RowRef *root, RowRef *new
 
 /* Next older version; false at the root. */
 extern bool store_chain_older(StoreDesc *store, const RowRef *ref, RowRef *older);
-
-/*
- * Is it known, without a look at any version, that the MVCC snapshot sees one of the chain of
- * this root?  Then *mark is the mark that says so.
- */
-extern bool store_chain_is_settled(StoreDesc *store, uint64 root, Snapshot snapshot,
-								   uint64 *mark);
 
 /*
  * What an index entry points to: the version of the chain of this root that

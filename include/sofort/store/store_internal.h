@@ -389,7 +389,6 @@ struct StoreLocal
 	uint64		fetched_begin;
 	uint64		fetched_root;
 	uint64		fetched_in;		/* which transaction of this process */
-	bool		found_settled;
 };
 
 /* ---- registry.c ---- */
@@ -953,9 +952,6 @@ mark_says_settled(uint64 mark, uint32 index)
 {
 	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_ROW(index))) == 0;
 }
-
-/* As block_settle() for the mark of this row, if an earlier life settled it; true: it is settled */
-extern bool row_settle_again(StoreDesc *store, BlockHeader *block, uint32 index);
 
 /* How many rows of the block are settled */
 extern int	block_settled_rows(const StoreDesc *store, const BlockHeader *block);
