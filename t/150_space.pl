@@ -323,6 +323,23 @@ avg read rate: .*
 buffer usage: .*
 WAL usage: .*
 system usage: /, 'VACUUM (VERBOSE)');
+
+# Dead rows for which maintenance_work_mem is too small go in several passes; rows that lie far
+# apart are searched, others have bits
+sql('CREATE TABLE passes (a int PRIMARY KEY, b int) USING sofort; CREATE INDEX passes_b ON passes USING btree (b); INSERT INTO passes SELECT i, i * 7919::bigint % 2200013 FROM generate_series(1, 2200000) i');
+foreach my $step ([ 'a % 7 = 0', 4, 314285 ], [ 'a < 100 OR a > 2199900 OR a BETWEEN 1000000 AND 1000100', 1, 258 ])
+{
+	my ($dead, $passes, $n) = @$step;
+	my $left = sql("SELECT count(*), sum(a), sum(b) FROM passes WHERE NOT ($dead)");
+	sql("DELETE FROM passes WHERE $dead; SELECT txid_current()");
+	$node->psql('postgres', q{SET maintenance_work_mem = '1MB'; VACUUM (VERBOSE) passes}, stderr => \$report);
+	like($report, qr/"postgres\.public\.passes": index scans: $passes\n/, "VACUUM of $dead: passes over the indexes");
+	like($report, qr/had $n dead item identifiers removed/, '... dead rows');
+	is(sql('SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(a), (SELECT sum(b) FROM passes WHERE b >= 0) FROM passes WHERE a > 0'), $left, '... both indexes have what is left');
+	is(sql(q{SELECT * FROM sofort.verify('passes')}), '', '... verify');
+}
+sql('DROP TABLE passes');
+
 sql('DELETE FROM ever WHERE id <= 2000; SELECT txid_current()');
 $node->arm('store-roots-freed', 'wait');
 my $vacuum = $node->background_psql('postgres');

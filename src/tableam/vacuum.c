@@ -56,6 +56,11 @@ typedef struct VacuumState
 	int64		ndead;
 	int64		max_dead;
 
+	/* the same as bits, while entries are removed; NULL: that would take more than max_bits */
+	uint8	   *dead_bits;
+	uint64		first_bit;		/* the row for which it stands */
+	Size		max_bits;		/* bytes */
+
 	/* results */
 	BlockNumber nblocks;
 	BlockNumber released;
@@ -105,7 +110,9 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
 
 	work_mem = AmAutoVacuumWorkerProcess() && autovacuum_work_mem != -1 ?
 		autovacuum_work_mem : maintenance_work_mem;
-	vac->max_dead = (int64) work_mem * 1024 / sizeof(uint64);
+	vac->max_bits = Min((Size) work_mem * 1024 / 4,
+						((Size) store_nblocks(vac->store) + 1) * (SOFORT_BLOCK_ROWS / BITS_PER_BYTE));
+	vac->max_dead = ((int64) work_mem * 1024 - (int64) vac->max_bits) / sizeof(uint64);
 	vac->max_dead = Min(vac->max_dead, ((int64) vac->nblocks + 1) * SOFORT_BLOCK_ROWS);
 	vac->max_dead = Max(vac->max_dead, SOFORT_BLOCK_ROWS);
 	vac->dead = MemoryContextAllocHuge(CurrentMemoryContext, vac->max_dead * sizeof(uint64));
@@ -115,6 +122,40 @@ open_vacuum(VacuumState *vac, Relation rel, VacuumParams *params,
  * Indexes
  * ------------------------------------------------------------------------
  */
+
+/*
+ * A bit for each row from the block of the first dead one to that of the last, because entries
+ * that follow each other in an index may lead anywhere: one cache miss for each, and not those
+ * of a search.  Where dead rows lie so far apart that this would take much memory they are
+ * searched.
+ */
+static void
+make_dead_bits(VacuumState *vac)
+{
+	uint64		first = vac->dead[0] / SOFORT_BLOCK_ROWS;
+	uint64		nblocks = vac->dead[vac->ndead - 1] / SOFORT_BLOCK_ROWS - first + 1;
+	Size		size = nblocks * (SOFORT_BLOCK_ROWS / BITS_PER_BYTE);
+
+	if (size > vac->max_bits)
+		return;
+	vac->first_bit = first * SOFORT_BLOCK_ROWS;
+	vac->dead_bits = MemoryContextAllocExtended(CurrentMemoryContext, size,
+												MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (int64 i = 0; i < vac->ndead; i++)
+	{
+		uint64		bit = vac->dead[i] - vac->first_bit;
+
+		vac->dead_bits[bit / BITS_PER_BYTE] |= 1 << bit % BITS_PER_BYTE;
+	}
+}
+
+static void
+free_dead_bits(VacuumState *vac)
+{
+	if (vac->dead_bits != NULL)
+		pfree(vac->dead_bits);
+	vac->dead_bits = NULL;
+}
 
 static int
 compare_rows(const void *a, const void *b)
@@ -136,6 +177,11 @@ entry_is_dead(ItemPointer tid, void *arg)
 	row = row_from_tid(vac->store, tid);
 	if (row < vac->dead[0] || row > vac->dead[vac->ndead - 1])
 		return false;
+	if (vac->dead_bits != NULL)
+	{
+		row -= vac->first_bit;
+		return (vac->dead_bits[row / BITS_PER_BYTE] >> row % BITS_PER_BYTE & 1) != 0;
+	}
 	return bsearch(&row, vac->dead, vac->ndead, sizeof(uint64), compare_rows) != NULL;
 }
 
@@ -168,6 +214,7 @@ remove_index_entries(VacuumState *vac)
 {
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
 	compat_progress_indexes(vac->nindexes, 0);
+	make_dead_bits(vac);
 	for (int i = 0; i < vac->nindexes; i++)
 	{
 		IndexVacuumInfo info = index_vacuum_info(vac, vac->indexes[i],
@@ -177,6 +224,7 @@ remove_index_entries(VacuumState *vac)
 												entry_is_dead, vac);
 		compat_progress_indexes(vac->nindexes, i + 1);
 	}
+	free_dead_bits(vac);
 	vac->index_scans++;
 	compat_progress_indexes(0, 0);
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, vac->index_scans);
