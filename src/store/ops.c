@@ -36,6 +36,27 @@ find_words(StoreId store, uint64 row)
 	return header != NULL && header_locate(header, row, &ref) ? ref.words : NULL;
 }
 
+/*
+ * header_locate() for one row after the other: *stride leads from the last one's record to the
+ * next in its block.  0: there was none.
+ */
+static inline bool
+next_row(const StoreHeader *header, uint64 row, RowRef *ref, uint32 *stride)
+{
+	if (*stride != 0 && ref->index + 1 < ref->block->capacity)
+	{
+		ref->row++;
+		ref->index++;
+		ref->words = (RowWords *) ((char *) ref->words + *stride);
+		return true;
+	}
+	*stride = 0;
+	if (!header_locate(header, row, ref))
+		return false;
+	*stride = shape_get(header, ref->block->shape)->record_stride;
+	return true;
+}
+
 static void
 stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 {
@@ -44,18 +65,19 @@ stamp_rows(const TxnEntry *entry, uint32 slot, uint32 generation, uint64 fxid)
 	bool		begin = entry->kind == TXN_ENTRY_BEGIN;
 	uint64		last = entry->row + entry->count;
 	uint64		row;
+	RowRef		ref;
+	uint32		stride = 0;
 	int64		n = 0;
 
 	if (header == NULL)
 		return;
 	for (row = entry->row; row < last; row++)
 	{
-		RowRef		ref;
-
-		if (header_locate(header, row, &ref) &&
-			txn_stamp_word(begin ? &ref.words->begin : &ref.words->end, slot, generation, fxid))
+		if (!next_row(header, row, &ref, &stride))
+			continue;
+		if (txn_stamp_word(begin ? &ref.words->begin : &ref.words->end, slot, generation, fxid))
 			n++;
-		else if (txn_recovering && header_locate(header, row, &ref))
+		else if (txn_recovering)
 			pm_flush(ref.words, sizeof(RowWords));
 	}
 	if (shared != NULL)
@@ -239,15 +261,15 @@ undo_rows(const TxnEntry *entry, uint32 slot, uint32 generation, CommandId from_
 	StoreHeader *header = find_store(entry, &shared);
 	bool		begin = entry->kind == TXN_ENTRY_BEGIN;
 	uint64		row;
+	RowRef		ref;
+	uint32		stride = 0;
 	int64		n = 0;
 
 	if (header == NULL)
 		return;
 	for (row = entry->row; row < entry->row + entry->count; row++)
 	{
-		RowRef		ref;
-
-		if (!header_locate(header, row, &ref))
+		if (!next_row(header, row, &ref, &stride))
 			continue;
 		if (begin && begin_is_to_undo(word_read(&ref.words->begin), slot, generation, from_command))
 		{

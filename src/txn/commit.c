@@ -161,13 +161,18 @@ stamp(void)
 {
 	bool		pure = My.stage == STAGE_COMMITTED;
 	bool		dropped = false;
+	VisitedRows visited;
 	TxnEntry	e;
 	int64		i;
 
 	SOFORT_STOP("commit-before-stamp");
+	memset(&visited, 0, sizeof(visited));
 	for (i = 0; i < My.nentries; i++)
-		if (write_set_entry(i, &e) && (e.kind == TXN_ENTRY_BEGIN || e.kind == TXN_ENTRY_END))
+	{
+		if (write_set_entry(i, &e) && (e.kind == TXN_ENTRY_BEGIN || e.kind == TXN_ENTRY_END) &&
+			txn_left_to_visit(&visited, &e))
 			TxnOps->stamp_rows(&e, My.slot, My.generation, My.fxid);
+	}
 	SOFORT_STOP("commit-stamped");
 	for (i = 0; i < My.nentries; i++)
 	{

@@ -94,11 +94,24 @@ tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action)
 		pfree(chunks);
 }
 
+/* Of this walk, for actions that need to see each row once */
+static VisitedRows visited;
+
+static void
+walk_rows_once(Tcb *tcb, uint32 slot, bool backwards, TcbAction action)
+{
+	memset(&visited, 0, sizeof(visited));
+	tcb_walk(tcb, slot, backwards, action);
+}
+
 static void
 commit_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	if (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END)
-		TxnOps->stamp_rows(e, slot, generation, fxid);
+	TxnEntry	left = *e;
+
+	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END) &&
+		txn_left_to_visit(&visited, &left))
+		TxnOps->stamp_rows(&left, slot, generation, fxid);
 }
 
 static void
@@ -114,13 +127,19 @@ static bool links_undone;
 static void
 abort_links(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	links_undone |= txn_undo_links(e, slot, generation, 0);
+	TxnEntry	left = *e;
+
+	if (txn_left_to_visit(&visited, &left))
+		links_undone |= txn_undo_links(&left, slot, generation, 0);
 }
 
 static void
 abort_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	txn_undo_entry(e, slot, generation, 0);
+	TxnEntry	left = *e;
+
+	if (txn_left_to_visit(&visited, &left))
+		txn_undo_entry(&left, slot, generation, 0);
 }
 
 /* Gives back the chunks, last first, so that the chain is whole at any time. */
@@ -140,7 +159,7 @@ tcb_free_overflow(Tcb *tcb)
 void
 tcb_finish_committed(Tcb *tcb, uint32 slot)
 {
-	tcb_walk(tcb, slot, false, commit_entry);
+	walk_rows_once(tcb, slot, false, commit_entry);
 	TxnOps->end_of_other();
 	tcb_walk(tcb, slot, false, commit_drop);
 }
@@ -151,10 +170,10 @@ tcb_finish_aborted(Tcb *tcb, uint32 slot)
 	if (!txn_recovering)
 	{
 		links_undone = false;
-		tcb_walk(tcb, slot, true, abort_links);
+		walk_rows_once(tcb, slot, true, abort_links);
 		txn_links_undone(links_undone);
 	}
-	tcb_walk(tcb, slot, true, abort_entry);
+	walk_rows_once(tcb, slot, true, abort_entry);
 	TxnOps->end_of_other();
 }
 

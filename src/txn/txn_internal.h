@@ -407,12 +407,22 @@ extern TransactionId txn_waitable_xid(uint32 slot, uint32 generation, bool by_co
 extern uint32 txn_spec_token(uint32 slot, StoreId store, uint64 row);
 
 /* ---- write_set.c ---- */
+
+/* What a pass over a write set has visited, a range for some of the stores; all zero at first */
+#define VISITED_RANGES	8
+
+typedef struct VisitedRows
+{
+	TxnEntry	range[VISITED_RANGES];
+} VisitedRows;
+
 extern void txn_new_statement(void);
 extern void txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 extern void txn_forget_entry(StoreId store, uint64 row);
 extern bool txn_undo_links(const TxnEntry *e, uint32 slot, uint32 generation,
 						   CommandId from_command);
 extern void txn_links_undone(bool must_be_durable);
+extern bool txn_left_to_visit(VisitedRows *visited, TxnEntry *e);
 extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
 						   CommandId from_command);
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);

@@ -231,6 +231,34 @@ txn_forget_entry(StoreId store, uint64 row)
 	last_end = -1;
 }
 
+/*
+ * Takes away of a BEGIN entry the rows that this pass over the write set has visited, forwards
+ * or backwards.  False: none is left.  A second visit would find nothing to do, and take time
+ * with the square of the number of subtransactions: each one names again all that is left of a
+ * reservation of rows, and may fill one of them.
+ */
+bool
+txn_left_to_visit(VisitedRows *visited, TxnEntry *e)
+{
+	TxnEntry   *v = &visited->range[e->store % VISITED_RANGES];
+	uint64		end = e->row + e->count;
+	uint64		visited_end = v->row + v->count;
+
+	if (e->kind != TXN_ENTRY_BEGIN)
+		return true;
+	if (v->kind != TXN_ENTRY_BEGIN || v->store != e->store || end <= v->row || end > visited_end)
+		*v = *e;
+	else if (e->row >= v->row)
+		return false;
+	else
+	{
+		e->count = (uint32) (v->row - e->row);
+		v->row = e->row;
+		v->count += e->count;
+	}
+	return true;
+}
+
 /* ------------------------------------------------------------------------
  * Undo
  * ------------------------------------------------------------------------
@@ -303,19 +331,22 @@ txn_undo(SubTransactionId from_sub, CommandId from_command)
 {
 	int64		first = first_entry_of(from_sub);
 	int64		i;
+	VisitedRows visited;
 	TxnEntry	e;
 	bool		links = false;
 
 	SOFORT_STOP("abort-before-undo");
+	memset(&visited, 0, sizeof(visited));
 	for (i = My.nentries - 1; i >= first; i--)
 	{
-		if (write_set_entry(i, &e))
+		if (write_set_entry(i, &e) && txn_left_to_visit(&visited, &e))
 			links |= txn_undo_links(&e, My.slot, My.generation, from_command);
 	}
 	txn_links_undone(links);
+	memset(&visited, 0, sizeof(visited));
 	for (i = My.nentries - 1; i >= first; i--)
 	{
-		if (write_set_entry(i, &e))
+		if (write_set_entry(i, &e) && txn_left_to_visit(&visited, &e))
 			txn_undo_entry(&e, My.slot, My.generation, from_command);
 	}
 	SOFORT_STOP("abort-undone");
