@@ -651,6 +651,32 @@ foreach my $effect ('INSERT INTO public.side VALUES (1)', 'INSERT INTO public.si
 is(sql('SELECT count(*) FROM affected'), '5', 'all are committed');
 clean('functions of an index');
 
+# ---- functions that are called before a statement runs: their loops over queries are none ----
+{
+	sql(q{CREATE FUNCTION looped(n int) RETURNS int LANGUAGE plpgsql STABLE AS $$ DECLARE r record; s int := 0; BEGIN FOR r IN SELECT 1 FROM generate_series(1, n) LOOP s := s + 1; END LOOP; RETURN s; END $$;
+		CREATE FUNCTION noted(i int) RETURNS bool LANGUAGE plpgsql AS $$ DECLARE r record; BEGIN FOR r IN INSERT INTO side VALUES (i) RETURNING x LOOP NULL; END LOOP; RETURN looped(30) = 30; END $$;
+		CREATE DOMAIN checked AS int CHECK (noted(VALUE)); CREATE TYPE with_checked AS (c checked);
+		CREATE TABLE parts (id int, v int) PARTITION BY LIST (id); CREATE TABLE parts_3 PARTITION OF parts FOR VALUES IN (3) USING sofort; CREATE TABLE parts_4 PARTITION OF parts FOR VALUES IN (4) USING sofort;
+		ALTER FUNCTION looped(int) COST 1});
+	my @work = (
+		'UPDATE a SET v = 3 WHERE id > looped(700)', 'SELECT count(*) FROM a WHERE v > looped(3)',    # estimates
+		'SELECT count(*) FROM parts WHERE id = looped(3)',    # partitions are chosen when the plan starts
+		q{SELECT ('(7)'::with_checked).c},    # a constant is read
+		'INSERT INTO a VALUES (651, 1)');
+	my $k = kept('loops');
+	for my $n (1 .. @work)
+	{
+		unlike(say_to($k, $work[ $n - 1 ]), qr/ERROR/, "runs: $work[ $n - 1 ]");
+		is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'loops'}), $n, 'one statement');
+	}
+	crash($k);
+	$k = resumed($k->{token});
+	is($k->{said}, scalar(@work), 'so many are finished');
+	is(say_to($k, 'COMMIT; SELECT (SELECT count(*) FROM a WHERE id = 651), (SELECT count(*) FROM side WHERE x = 7)'), "1|1\n", 'all of them');
+	clean('loops before a statement runs');
+	SofortNode::drop_session($k);
+}
+
 # ---- a statement of which a rule makes nothing is not counted ----
 {
 	sql('CREATE VIEW ignored AS SELECT * FROM a; CREATE RULE r AS ON INSERT TO ignored DO INSTEAD NOTHING');

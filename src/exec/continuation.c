@@ -17,6 +17,7 @@
 #include "common/cryptohash.h"
 #include "common/sha2.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -112,15 +113,26 @@ statement_finished(void)
 }
 
 /*
- * Is this the last statement of its portal?  A rule makes several statements of one: then
- * the last counts.  (If a procedure has rolled back, the portal has lost them; the
+ * Does a function run the portal?  Parameters and constants are read, and plans are made and
+ * started, at depth 0, too, and may call functions with loops over queries.  (This call
+ * does nothing but ask for the connection to SPI.)
+ */
+static bool
+within_function(void)
+{
+	return SPI_unregister_relation("") != SPI_ERROR_UNCONNECTED;
+}
+
+/*
+ * Is this the last statement of a client's portal?  A rule makes several statements of one:
+ * then the last counts.  (If a procedure has rolled back, the portal has lost them; the
  * transaction that goes on is another one.)
  */
 static bool
 ends_portal(const PlannedStmt *stmt)
 {
 	return depth == 0 && ActivePortal != NULL && ActivePortal->stmts != NIL &&
-		llast(ActivePortal->stmts) == stmt;
+		llast(ActivePortal->stmts) == stmt && !within_function();
 }
 
 /*
