@@ -708,6 +708,16 @@ my %oid = map { $_ => sql("SELECT '$_'::regproc::oid") } qw(ins sofort.keep_tran
 	like(exchange($s, extended('SELECT v FROM a', 1) . execute(1) . $sync), qr/^\d+, 0A000 cannot fetch a result in parts/, 'a result in parts is refused');
 	exchange($s, query('ROLLBACK'));
 
+	# what comes before BEGIN in a pipeline, or in a message, is in the same transaction
+	foreach my $first ('SELECT set_config($$work_mem$$, $$1MB$$, true)', 'SELECT count(pg_logical_emit_message(true, $$a$$, $$b$$))', 'SET LOCAL work_mem = 100')
+	{
+		like(exchange($s, extended($first) . extended('BEGIN') . extended('SELECT sofort.keep_transaction()') . $sync), qr/BEGIN, 0A000 this transaction cannot be kept/, "refused behind: $first");
+		exchange($s, query('ROLLBACK'));
+	}
+	is(exchange($s, extended('INSERT INTO a VALUES (499, 1)') . $in_parts), 'INSERT 0 1, BEGIN, token, SELECT 1, INSERT 0 1, 1, SELECT 1', 'a statement before BEGIN');
+	is(sql(q{SELECT statements FROM sofort.transactions WHERE label = 'pipeline'}), '3', 'is counted');
+	exchange($s, query('ROLLBACK'));
+
 	# drivers that want one row ask for no more
 	my $one = extended('BEGIN') . extended('SELECT 1', 1) . extended('INSERT INTO a VALUES (500, 1)') . extended('SELECT sofort.keep_transaction(\'one row\')', 1) . extended('INSERT INTO a VALUES (501, 1)') . extended('SELECT v FROM a WHERE id IN (500, 501)', 1);
 	is(exchange($s, $one . $sync), 'BEGIN, 1, INSERT 0 1, token, INSERT 0 1, 1', 'the first row of a result is a statement');

@@ -45,7 +45,10 @@
 
 #include "exec_internal.h"
 
-/* The first statement or function that makes this transaction unfit; constant. */
+/*
+ * The first statement or function that makes this transaction unfit; constant.  Noted
+ * outside of a block, too: in a pipeline BEGIN goes on with the transaction that is open.
+ */
 static const char *obstacle = NULL;
 
 /* A table whose rows it may change or lock. */
@@ -341,7 +344,7 @@ keepable_utility(Node *stmt)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot execute %s in a transaction that is kept", GetCommandTagName(CreateCommandTag(stmt)))));
-	if (obstacle == NULL && IsTransactionBlock())
+	if (obstacle == NULL)
 		obstacle = GetCommandTagName(CreateCommandTag(stmt));
 }
 
@@ -394,7 +397,7 @@ keepable_function(Oid function)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot execute %s in a transaction that is kept", what)));
-	if (obstacle == NULL && IsTransactionBlock())
+	if (obstacle == NULL)
 		obstacle = what;
 }
 
