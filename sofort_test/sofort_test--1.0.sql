@@ -44,6 +44,10 @@ CREATE FUNCTION empty_arena()
 RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_empty_arena' LANGUAGE C STRICT;
 COMMENT ON FUNCTION empty_arena() IS 'gives back what fill_arena() took in this session';
 
+CREATE FUNCTION use_arena()
+RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_use_arena' LANGUAGE C STRICT;
+COMMENT ON FUNCTION use_arena() IS 'takes arena space and gives it back, until it is cancelled';
+
 CREATE FUNCTION give_back_free()
 RETURNS void AS 'MODULE_PATHNAME', 'sofort_test_give_back_free' LANGUAGE C STRICT;
 COMMENT ON FUNCTION give_back_free() IS

@@ -50,6 +50,7 @@ PG_FUNCTION_INFO_V1(sofort_test_fill_pool);
 PG_FUNCTION_INFO_V1(sofort_test_set_generations);
 PG_FUNCTION_INFO_V1(sofort_test_fill_arena);
 PG_FUNCTION_INFO_V1(sofort_test_empty_arena);
+PG_FUNCTION_INFO_V1(sofort_test_use_arena);
 PG_FUNCTION_INFO_V1(sofort_test_give_back_free);
 PG_FUNCTION_INFO_V1(sofort_test_reserve_and_error);
 PG_FUNCTION_INFO_V1(sofort_test_allocations);
@@ -272,6 +273,19 @@ sofort_test_empty_arena(PG_FUNCTION_ARGS)
 
 		taken_list = t->next;
 		arena_free(t);
+	}
+	PG_RETURN_VOID();
+}
+
+/* Pieces of that size are taken under the lock of the whole arena. */
+Datum
+sofort_test_use_arena(PG_FUNCTION_ARGS)
+{
+	pool_require();
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		arena_free(arena_alloc(1024 * 1024, 0));
 	}
 	PG_RETURN_VOID();
 }

@@ -21,7 +21,6 @@
 
 #include "pm_internal.h"
 #include "sofort/pmem/arena.h"
-#include "storage/ipc.h"
 #include "utils/memutils.h"
 
 #define ARENA_ALIGN		((uint64) 2 << 20)	/* of huge pages */
@@ -105,7 +104,11 @@ arena_dsa(void)
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	area = dsa_attach_in_place(arena_base, NULL);
 	MemoryContextSwitchTo(old);
-	on_shmem_exit(dsa_on_shmem_exit_release_in_place, PointerGetDatum(arena_base));
+
+	/*
+	 * It is pinned, so nobody lets go of it at exit.  The postmaster must not, when it
+	 * restarts the server: a process that was killed may hold its lock.
+	 */
 	return area;
 }
 
