@@ -331,3 +331,8 @@ SELECT s_state('SELECT s_makes(-1)') FROM generate_series(1, 3);
 SELECT CASE WHEN dram_used - :dram > 500000 THEN dram_used - :dram ELSE 0 END AS dram, (SELECT count(DISTINCT owner) FROM sofort_test.allocations()) - :owners AS owners FROM sofort.pool;
 RESET max_stack_depth;
 DROP FUNCTION s_makes, s_makes_next, s_state;
+
+-- As with btree, a transaction block is refused before the table or its columns are looked at.
+BEGIN;
+CREATE INDEX CONCURRENTLY ON reg_indexes.s_none USING sofort_index ((no_column + 1));
+ROLLBACK;

@@ -495,7 +495,13 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 
 		if (stmt->accessMethod != NULL && strcmp(stmt->accessMethod, INDEX_AM_NAME) == 0 &&
 			OidIsValid(get_index_am_oid(INDEX_AM_NAME, true)))
+		{
+			/* as the command itself does, before it waits for the table or looks at columns */
+			if (stmt->concurrent)
+				PreventInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL,
+										  "CREATE INDEX CONCURRENTLY");
 			provide_for_statement(stmt, query);
+		}
 	}
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query, read_only, context, params, env, dest, qc);
