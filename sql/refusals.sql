@@ -158,6 +158,11 @@ BEGIN;
 UPDATE pg_attribute SET atttypid = 'int8'::regtype, attlen = 8, attalign = 'd' WHERE attrelid = 's_hand'::regclass AND attname = 'j';
 SELECT * FROM s_hand;
 ROLLBACK;
+-- a function that reads the table while its rows are converted
+CREATE FUNCTION s_hand_sum(int) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT sum(j) FROM s_hand); END';
+ALTER TABLE s_hand ALTER COLUMN j TYPE bigint USING s_hand_sum(j);
+SELECT * FROM s_hand;
+DROP FUNCTION s_hand_sum;
 DROP TABLE s_hand;
 -- the extension cannot go while its tables are there
 \set VERBOSITY terse

@@ -104,7 +104,7 @@ column_mismatch(const StoreHeader *header, Form_pg_attribute att)
 			 errmsg("column \"%s\" is stored with another physical type", NameStr(att->attname)),
 			 errdetail("The pool holds type %u with length %d, the catalog says type %u with length %d.",
 					   c->type_oid, c->attlen, att->atttypid, att->attlen),
-			 errhint("Do not change pg_attribute by hand; restore the table from a backup.")));
+			 errhint("A function that ALTER TABLE calls cannot read the table. If there is none, pg_attribute was changed by hand: restore the table from a backup.")));
 }
 
 static void
