@@ -148,7 +148,7 @@ put_block(ReturnSetInfo *set, const StoreHeader *h, BlockHeader *b)
 	ShapeHeader *s = shape_get(h, b->shape);
 	uint32		row;
 
-	put(set, "block", b, offsetof(BlockHeader, settled));
+	put(set, "block", b, offsetof(BlockHeader, unused));
 	if (b->block_number >= STORE_SINGLE_BLOCKS &&
 		pm_allocation_start(pm_ptr(b)) == pm_ptr((RunHeader *) b - 1))
 		put(set, "block", (RunHeader *) b - 1, offsetof(RunHeader, unused));

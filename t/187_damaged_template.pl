@@ -21,7 +21,7 @@ sub sql { return $node->safe_psql($_[1] // 'postgres', $_[0]); }
 
 # ---- tables, with holes between them for the copies ----
 
-my $rows = 'USING sofort AS SELECT i AS id, i * 7 AS a, i * 13 AS b FROM generate_series(1, 20000) i';
+my $rows = 'USING sofort AS SELECT i AS id, i * 7 AS a, i * 13 AS b, i * 17 AS c, i * 19 AS d FROM generate_series(1, 20000) i';
 sql('CREATE DATABASE source');
 sql("CREATE EXTENSION sofort; CREATE EXTENSION sofort_test; CREATE TABLE t $rows", 'source');
 foreach my $i (1 .. 8)
