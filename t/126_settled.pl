@@ -47,9 +47,15 @@ sub counts
 }
 
 # Capacities of the first blocks: 8, 16, 32, 64, 128, 256, 256, 256
-sub fill
+sub make
 {
 	sql('DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i, i FROM generate_series(1, 1016) i');
+	return;
+}
+
+sub fill
+{
+	make();
 	sql('VACUUM ANALYZE t');
 	return;
 }
@@ -308,47 +314,29 @@ foreach my $updated (0, 1)
 # VACUUM is about to look at rows, or has looked; another session's deletion commits
 # (A mark is for 32 rows: 17 marks of smaller blocks, and of the one before; six of this one)
 my $word_700 = 24;
-foreach my $point ('store-settle-begun', 'store-settle-checked')
+# The row, or a version whose root is in that block
+foreach my $updated (0, 1)
 {
-	foreach my $how ('DELETE FROM t WHERE id = 700', 'UPDATE t SET n = 5000 WHERE id = 700', 'UPDATE t SET s = 5000 WHERE id = 700')
+	foreach my $point ('store-settle-begun', 'store-settle-checked')
 	{
-		sql('DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, n int, s text) USING sofort; CREATE INDEX t_n ON t USING btree (n); INSERT INTO t SELECT i, i, i FROM generate_series(1, 1016) i');
-		$node->arm($point, 'wait', $word_700);
-		my $vacuum = session_on($node);
-		send_to($vacuum, 'VACUUM t');
-		ok($node->wait_at($point), "$point: VACUUM waits");
-		sql($how);
-		my $expected = counts();
-		$node->disarm($point);
-		answer($vacuum);
-		leave($vacuum);
-		is(counts(), $expected, "$point, $how: the same rows as before");
-		is($expected, $how =~ /DELETE/ ? 1015 : 1016, '... and the right ones');
-		is(settled(), 1016 - 32, '... its mark is not there');
-		is($node->verify_problems, '', '... verify');
-	}
-}
-
-# ... of a version whose root is in that block
-foreach my $point ('store-settle-begun', 'store-settle-checked')
-{
-	foreach my $how ('DELETE FROM t WHERE id = 700', 'UPDATE t SET n = 5000 WHERE id = 700', 'UPDATE t SET s = 5000 WHERE id = 700')
-	{
-		fill();
-		sql('UPDATE t SET s = s');
-		$node->arm($point, 'wait', $word_700);
-		my $vacuum = session_on($node);
-		send_to($vacuum, 'VACUUM t');
-		ok($node->wait_at($point), "$point: VACUUM waits at replaced roots");
-		sql($how);
-		my $expected = counts();
-		$node->disarm($point);
-		answer($vacuum);
-		leave($vacuum);
-		is(counts(), $expected, "$point, $how: the same rows as before");
-		is($expected, $how =~ /DELETE/ ? 1015 : 1016, '... and the right ones');
-		is(settled(), 2032 - 32 - 1, '... the mark of the roots is not there');
-		is($node->verify_problems, '', '... verify');
+		foreach my $how ('DELETE FROM t WHERE id = 700', 'UPDATE t SET n = 5000 WHERE id = 700', 'UPDATE t SET s = 5000 WHERE id = 700')
+		{
+			make();
+			sql('UPDATE t SET s = s') if $updated;
+			$node->arm($point, 'wait', $word_700);
+			my $vacuum = session_on($node);
+			send_to($vacuum, 'VACUUM t');
+			ok($node->wait_at($point), "$point: VACUUM waits" . ($updated ? ' at replaced roots' : ''));
+			sql($how);
+			my $expected = counts();
+			$node->disarm($point);
+			answer($vacuum);
+			leave($vacuum);
+			is(counts(), $expected, "$point, $how: the same rows as before");
+			is($expected, $how =~ /DELETE/ ? 1015 : 1016, '... and the right ones');
+			is(settled(), $updated ? 2032 - 32 - 1 : 1016 - 32, '... its mark, or that of its root, is not there');
+			is($node->verify_problems, '', '... verify');
+		}
 	}
 }
 
@@ -474,6 +462,18 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		is($node->verify_problems, '', '... verify');
 	}
 }
+
+# ---- damage ----
+# A link of a settled row that flips while the server runs: verify() tells, and raises no error
+fill_updated();
+foreach my $link (split(/\n/, sql(q{SELECT start FROM sofort_test.places('t') WHERE class = 'link'})))
+{
+	$node->flip_pool_bit($link, 3);
+	like($node->verify_problems, qr/damaged/, 'a damaged link of a settled row is found');
+	$node->flip_pool_bit($link, 3);
+}
+is($node->verify_problems, '', '... without it all is well');
+is(counts(), 1016, '... all rows are there');
 
 # ---- everything at once ----
 # Writers of rows of their own, VACUUM all the time; readers compare index and table in one snapshot

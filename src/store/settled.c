@@ -222,6 +222,21 @@ store_unsettle(StoreDesc *store, const RowRef *claimed)
 		unsettle_row(root.block, root.index);
 }
 
+bool
+block_is_current(const StoreDesc *store, const BlockHeader *block)
+{
+	for (int word = 0; word < SETTLED_WORDS; word++)
+	{
+		uint64		rows = rows_of_word(block, word);
+		uint64		mark = word_read(&block->settled[word]);
+
+		if (rows != 0 && (!store_mark_is_valid(store, mark) || store_mark_has_chains(mark) ||
+						  (mark & rows) != 0))
+			return false;
+	}
+	return true;
+}
+
 int
 block_settled_rows(const StoreDesc *store, const BlockHeader *block)
 {

@@ -242,18 +242,6 @@ prune_row(PruneState *p, const RowRef *ref)
 		row_note_unread_references(&p->unread, p->shape, ref, p->key_columns);
 }
 
-/* All rows are settled, and current */
-static bool
-has_only_current(const StoreDesc *store, const BlockHeader *block)
-{
-	for (int word = 0; word < SETTLED_WORDS; word++)
-	{
-		if (store_mark_has_chains(word_read(&block->settled[word])))
-			return false;
-	}
-	return block_settled_rows(store, block) == block->capacity;
-}
-
 void
 store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,
 				  const Bitmapset *key_columns, bool skip_settled, StorePruneResult *result)
@@ -273,7 +261,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	pm_read_miss(1);
 	/* current rows are not dead; but values of dictionaries may have to be counted */
 	may_skip = skip_settled && !p.counting;
-	if (may_skip && has_only_current(store, b))
+	if (may_skip && block_is_current(store, b))
 	{
 		result->nlive = result->nsettled = b->capacity;
 		return;
@@ -284,7 +272,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 	for (i = 0; i < b->capacity; i++)
 	{
 		uint64		mark = store_settled_mark(b, i);
-		bool		settled = may_skip && store_row_is_settled(store, b, i);
+		bool		settled = may_skip && store_mark_says_settled(store, mark, i);
 		RowRef		ref;
 
 		if (settled && !store_mark_has_chains(mark))

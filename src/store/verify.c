@@ -466,20 +466,29 @@ verify_row(const Verify *v, const RowRef *ref)
 
 /* ---- blocks ---- */
 
-/* A row may be settled.  One that has ended since it was asked for may not be, any more. */
 static bool
-may_be_settled(const Verify *v, uint64 row)
+is_not_ended(const RowWords *words)
 {
-	RowRef		ref;
+	return WORD_TAG(word_read(&words->begin)) == WORD_TAG_STAMP &&
+		WORD_TAG(word_read(&words->end)) != WORD_TAG_STAMP;
+}
+
+/* May the row be settled?  (It may have ended since its mark was read.) */
+static bool
+may_be_settled(const Verify *v, const BlockHeader *block, uint32 index)
+{
+	const RowWords *words = plan_words(plan_get(v->store, block->shape), block, index);
+	uint64		begin = word_read(&words->begin);
+	uint64		link;
 	RowRef		newest;
 
-	if (!store_locate(v->store, row, &ref) ||
-		WORD_TAG(word_read(&ref.words->begin)) != WORD_TAG_STAMP)
+	if (is_not_ended(words))
+		return true;
+	if (WORD_TAG(begin) != WORD_TAG_STAMP || (begin & BEGIN_HEAP_ONLY) != 0)
 		return false;
-	return WORD_TAG(word_read(&ref.words->end)) != WORD_TAG_STAMP ||
-		(store_chain_newest(v->store, &ref, &newest) && newest.row != row &&
-		 WORD_TAG(word_read(&newest.words->begin)) == WORD_TAG_STAMP &&
-		 WORD_TAG(word_read(&newest.words->end)) != WORD_TAG_STAMP);
+	link = link_read_quietly(block, index);
+	return LINK_IS_SET(link) && header_locate(v->store->header, LINK_ROW(link), &newest) &&
+		is_not_ended(newest.words);
 }
 
 /* If a row has ended and is settled still, somebody has just committed; see settled.c. */
@@ -490,12 +499,10 @@ verify_settled(const Verify *v, uint64 number, const BlockHeader *block)
 
 	for (uint32 i = 0; i < block->capacity; i++)
 	{
-		uint64		row = number * SOFORT_BLOCK_ROWS + i;
-
-		if (!store_row_is_settled(v->store, block, i) || may_be_settled(v, row) ||
+		if (!store_row_is_settled(v->store, block, i) || may_be_settled(v, block, i) ||
 			!store_row_is_settled(v->store, block, i))
 			continue;
-		snprintf(place, sizeof(place), "row " UINT64_FORMAT, row);
+		snprintf(place, sizeof(place), "row " UINT64_FORMAT, number * SOFORT_BLOCK_ROWS + i);
 		complain(v, "row", place, "counts as visible to everybody, and is not");
 		return;
 	}

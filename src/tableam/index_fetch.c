@@ -21,7 +21,7 @@
 #define MARKS_AFTER		32		/* rows that nobody reads */
 #define MIN_MARKS		8		/* so that tags have no more than 32 bits */
 #define MAX_MARKS		131072	/* of 4 million rows, 1 MB */
-#define UNREAD_PER_MARK	32		/* marks are made for an eighth as many rows as they are */
+#define MARKS_PER_ROW	32		/* no more of them than that for each of these rows */
 
 /* What the mark of SETTLED_WORD_ROWS rows that lie together said: see seen_mark() */
 typedef struct SeenMark
@@ -168,7 +168,7 @@ expect_reader(SofortIndexFetch *fetch, const TupleTableSlot *slot, Snapshot snap
 
 		fetch->nmarks = pg_nextpower2_32((uint32) Min(Max(n, MIN_MARKS), MAX_MARKS));
 	}
-	if (fetch->nunread >= fetch->nmarks / UNREAD_PER_MARK)
+	if (fetch->nunread >= fetch->nmarks / MARKS_PER_ROW)
 	{
 		fetch->marks = MemoryContextAlloc(GetMemoryChunkContext(fetch),
 										  fetch->nmarks * sizeof(SeenMark));

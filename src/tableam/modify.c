@@ -191,6 +191,28 @@ tableam_fill_ctid(StoreDesc *store, const RowRef *ref, TM_Result result, TM_Fail
 	return result;
 }
 
+/*
+ * Claims a version that was logged, for DELETE or UPDATE; after that no reader takes it, or
+ * its chain, for settled.
+ */
+static TM_Result
+claim(StoreDesc *store, const RowRef *ref, const TxnRow *row, CommandId cid, Snapshot crosscheck,
+	  uint64 end_flags, bool wait, TM_FailureData *tmfd)
+{
+	TM_Result	result = txn_claim_row(row, cid, crosscheck, end_flags, wait, tmfd);
+
+	if (result == TM_Invisible)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 (end_flags & END_UPDATED) != 0 ?
+				 errmsg("attempted to update invisible tuple") :
+				 errmsg("attempted to delete invisible tuple")));
+	if (result != TM_Ok)
+		return tableam_fill_ctid(store, ref, result, tmfd);
+	store_unsettle(store, ref);
+	return TM_Ok;
+}
+
 /* ------------------------------------------------------------------------
  * DELETE
  * ------------------------------------------------------------------------
@@ -212,16 +234,11 @@ tableam_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snap
 
 	row = tableam_txn_row(rel, store, &ref);
 	txn_log(store->id, TXN_ENTRY_END, ref.row, 1);
-	result = txn_claim_row(&row, cid, crosscheck,
-						   END_KEYS | (changing_part ? END_MOVED : 0), wait, tmfd);
-	if (result == TM_Invisible)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("attempted to delete invisible tuple")));
+	result = claim(store, &ref, &row, cid, crosscheck,
+				   END_KEYS | (changing_part ? END_MOVED : 0), wait, tmfd);
 	if (result != TM_Ok)
-		return tableam_fill_ctid(store, &ref, result, tmfd);
+		return result;
 
-	store_unsettle(store, &ref);
 	CheckForSerializableConflictIn(rel, tid, ItemPointerGetBlockNumber(tid));
 	pgstat_count_heap_delete(rel);
 	store_chain_ended(rel, store, &ref);
@@ -389,19 +406,9 @@ static TM_Result
 claim_for_update(Relation rel, StoreDesc *store, const RowRef *old, const TxnRow *old_row,
 				 CommandId cid, Snapshot crosscheck, bool wait, bool keys, TM_FailureData *tmfd)
 {
-	TM_Result	result;
-
 	txn_log_update(store->id, old->row, store_next_row(rel, store, old));
-	result = txn_claim_row(old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0),
-						   wait, tmfd);
-	if (result == TM_Invisible)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("attempted to update invisible tuple")));
-	if (result != TM_Ok)
-		return tableam_fill_ctid(store, old, result, tmfd);
-	store_unsettle(store, old);
-	return TM_Ok;
+	return claim(store, old, old_row, cid, crosscheck, END_UPDATED | (keys ? END_KEYS : 0), wait,
+				 tmfd);
 }
 
 /*

@@ -94,24 +94,32 @@ tcb_walk(Tcb *tcb, uint32 slot, bool backwards, TcbAction action)
 		pfree(chunks);
 }
 
-/* Of this walk, for actions that need to see each row once */
+/* What walk_rows_once() does, and where it has been */
+static TcbAction action_on_rows;
 static VisitedRows visited;
+
+static void
+visit_once(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
+{
+	TxnEntry	left = *e;
+
+	if (txn_left_to_visit(&visited, &left))
+		action_on_rows(durable, &left, slot, generation, fxid);
+}
 
 static void
 walk_rows_once(Tcb *tcb, uint32 slot, bool backwards, TcbAction action)
 {
+	action_on_rows = action;
 	memset(&visited, 0, sizeof(visited));
-	tcb_walk(tcb, slot, backwards, action);
+	tcb_walk(tcb, slot, backwards, visit_once);
 }
 
 static void
 commit_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	TxnEntry	left = *e;
-
-	if ((e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END) &&
-		txn_left_to_visit(&visited, &left))
-		TxnOps->stamp_rows(&left, slot, generation, fxid);
+	if (e->kind == TXN_ENTRY_BEGIN || e->kind == TXN_ENTRY_END)
+		TxnOps->stamp_rows(e, slot, generation, fxid);
 }
 
 static void
@@ -127,19 +135,13 @@ static bool links_undone;
 static void
 abort_links(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	TxnEntry	left = *e;
-
-	if (txn_left_to_visit(&visited, &left))
-		links_undone |= txn_undo_links(&left, slot, generation, 0);
+	links_undone |= txn_undo_links(e, slot, generation, 0);
 }
 
 static void
 abort_entry(TcbEntry *durable, const TxnEntry *e, uint32 slot, uint32 generation, uint64 fxid)
 {
-	TxnEntry	left = *e;
-
-	if (txn_left_to_visit(&visited, &left))
-		txn_undo_entry(&left, slot, generation, 0);
+	txn_undo_entry(e, slot, generation, 0);
 }
 
 /* Gives back the chunks, last first, so that the chain is whole at any time. */

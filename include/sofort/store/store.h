@@ -342,16 +342,20 @@ store_mark_has_chains(uint64 mark)
 }
 
 /*
- * Is the row, or (only if store_mark_has_chains()) the newest version of this root, known to
- * be visible to all snapshots that are taken from now on, and to those that were taken
- * already?  To be asked after taking one.
+ * Is the row, or (only if store_mark_has_chains()) the newest version of this root, known by
+ * its mark to be visible to all snapshots that are taken from now on, and to those that were
+ * taken already?  To be asked after taking one.
  */
+static inline bool
+store_mark_says_settled(const StoreDesc *store, uint64 mark, uint32 index)
+{
+	return store_mark_is_valid(store, mark) && (mark & SETTLED_ROW(index)) == 0;
+}
+
 static inline bool
 store_row_is_settled(const StoreDesc *store, const BlockHeader *block, uint32 index)
 {
-	uint64		mark = store_settled_mark(block, index);
-
-	return store_mark_is_valid(store, mark) && (mark & SETTLED_ROW(index)) == 0;
+	return store_mark_says_settled(store, store_settled_mark(block, index), index);
 }
 
 /*

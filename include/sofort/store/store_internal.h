@@ -953,6 +953,9 @@ mark_says_settled(uint64 mark, uint32 index)
 	return mark != 0 && (mark & (SETTLED_TICKET | SETTLED_ROW(index))) == 0;
 }
 
+/* Is each row of the block settled, and no replaced root? */
+extern bool block_is_current(const StoreDesc *store, const BlockHeader *block);
+
 /* How many rows of the block are settled */
 extern int	block_settled_rows(const StoreDesc *store, const BlockHeader *block);
 
