@@ -341,6 +341,7 @@ build_segment(SegmentBuild *build, uint32 number)
 	build->columns = palloc(build->keys->format.natts * SOFORT_BLOCK_ROWS * sizeof(Datum));
 	build->states = palloc(build->keys->format.natts * SOFORT_BLOCK_ROWS);
 	build->n = build->tuples = 0;
+	store_read_ahead(build->store, first, end, STORE_WHOLE_ROWS);
 	for (block = first; block < end; block++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -108,6 +108,7 @@ hash_segment(Collector *c, HashRows *rows, uint32 number, int ncolumns, bool roo
 
 	rows->n = 0;
 	c->ncolumns = ncolumns;
+	store_read_ahead(c->store, first, end, roots ? STORE_WHOLE_ROWS : c->atts[0]);
 	for (block = first; block < end; block++)
 		add_block(c, rows, block, (block - first) * SOFORT_BLOCK_ROWS, nbytes, roots);
 	c->ncolumns = all;

@@ -323,6 +323,7 @@ collect_from_table(Collector *c, uint32 number, bool make_zones)
 
 	if (!c->range.usable || store_chains_differ(c->store))
 	{
+		store_read_ahead(c->store, first, first + n, STORE_WHOLE_ROWS);
 		for (BlockNumber i = 0; i < n && !c->set->overflow; i++)
 		{
 			CHECK_FOR_INTERRUPTS();
@@ -340,7 +341,11 @@ collect_from_table(Collector *c, uint32 number, bool make_zones)
 	if (zones != NULL && zones->ascending && !(c->range.nulls && zones->any_null))
 		collect_by_order(c, first, zones);
 	else
+	{
+		if (zones == NULL)
+			store_read_ahead(c->store, first, first + n, c->atts[0]);
 		collect_in_turn(c, first, n, zones);
+	}
 }
 
 /* ---- all of it ---- */

@@ -405,6 +405,7 @@ make_segment_zones(Collector *c, uint32 number, ZoneSegment *zones)
 	int			all = c->ncolumns;
 	bool		made = true;
 
+	store_read_ahead(c->store, first, end, c->atts[0]);
 	choose_columns(c, first, end);
 	zones->nblocks = end - first;
 	zones->backward = keys_descend(c);

@@ -26,7 +26,7 @@ struct ArenaChunk
 /*
  * The first visit in this server life: what is volatile in the node is made anew.  What a
  * killed process stored may be visible but not durable, and from now on others rely on it,
- * so it is flushed.  A damaged node stays as it is, and is an error at each visit.
+ * so it is flushed (unless the medium is as durable as it looks).  A damaged node stays as it is, and is an error at each visit.
  */
 static void
 revive_node(const Tree *tree, TreeNode *node, uint64 v)
@@ -46,13 +46,15 @@ revive_node(const Tree *tree, TreeNode *node, uint64 v)
 		if (problem == NULL)
 		{
 			if (node->level == 0)
-			{
 				leaf_revive(tree, pool_leaf(node));
-				pm_flush(node, PM_LINE);
+			if (!pm_begins_durable())
+			{
+				if (node->level == 0)
+					pm_flush(node, PM_LINE);
+				else
+					pool_inner_flush(tree, node);
+				pm_drain();
 			}
-			else
-				pool_inner_flush(tree, node);
-			pm_drain();
 			node_unlatch(node);
 		}
 		else

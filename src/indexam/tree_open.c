@@ -145,10 +145,13 @@ build_inner_nodes(Tree *tree, const char **problem)
 			return false;
 		next = leaf_next(leaf);
 		/* from now on no leaf has to be reached through the one before it */
-		pm_flush(leaf, PM_LINE);
+		if (!pm_begins_durable())
+			pm_flush(leaf, PM_LINE);
 		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
 		if (next == NULL)
 			break;
+		if (unlikely(pm_on_disk))
+			pm_note_read(next);
 		__builtin_prefetch(next);
 		__builtin_prefetch(leaf_low(pool_leaf(next)));
 		if (!tree_build_add_leaf(&builder, leaf_low(pool_leaf(next)), next))

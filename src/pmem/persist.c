@@ -181,6 +181,7 @@ persist_configure(PmMedium m, int fd, char *base, uint64 size)
 	if (m == PM_MEDIUM_MSYNC)
 		(void) madvise(base, size, MADV_RANDOM);
 	medium = m;
+	pm_on_disk = m == PM_MEDIUM_MSYNC;
 	return true;
 }
 

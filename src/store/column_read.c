@@ -164,7 +164,7 @@ fill_references(const AttrPlan *a, const char *p, int n, Datum *values, uint8 *s
 		if (state[i] != STORE_VALUE)
 			continue;
 		if (reference != PM_NULL)
-			values[i] = PointerGetDatum(a->chunk0 ? varlena_deref(reference) : pm_deref(reference));
+			values[i] = PointerGetDatum(attr_deref(a, reference));
 		else
 		{
 			state[i] = STORE_NO_ROW;

@@ -32,7 +32,7 @@ element_value(const char *element, int16 attlen, bool byval)
 
 /*
  * Raises an error unless this is a varlena with a 4-byte header whose length is possible
- * and within its allocation.
+ * and within its allocation.  Its other pages are probably read next.
  */
 void
 value_check_long(PMPtr p)
@@ -41,6 +41,8 @@ value_check_long(PMPtr p)
 
 	if (VARATT_IS_1B(v) || VARSIZE_4B(v) < VARHDRSZ || pm_allocated_size(p) < VARSIZE_4B(v))
 		pm_damaged("a value is no value of its type, or longer than its allocation");
+	if (pm_on_disk)
+		pm_read_ahead(v, VARSIZE_4B(v));
 }
 
 static Datum
@@ -102,8 +104,7 @@ decode_one(const ShapePlan *plan, int i, const RowRef *ref, bool *isnull)
 			return (Datum) *(const uint32 *) p;
 		case ATTR_POINTER:
 			pm_read_miss(1);
-			return PointerGetDatum(a->chunk0 ? varlena_deref(*(const PMPtr *) p) :
-								   pm_deref(*(const PMPtr *) p));
+			return PointerGetDatum(attr_deref(a, *(const PMPtr *) p));
 		case ATTR_CODE:
 			return decode_code(a, &plan->reader->attr[i], p);
 		case ATTR_MISSING:

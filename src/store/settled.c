@@ -168,6 +168,7 @@ settle_again(StoreDesc *store, BlockHeader *block, int word, uint64 found)
 
 	if (found == 0 || (found & SETTLED_TICKET) != 0)
 		return found;
+	store_read_ahead(store, block->block_number, block->block_number + 1, STORE_WHOLE_ROWS);
 	settle_word(store, block, word, store_cached_horizon(false), found, &known);
 	return word_read(&block->settled[word]);
 }

@@ -255,6 +255,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 
 	result->ndead = result->nlive = result->nrecently_dead = result->nfreed = 0;
 	result->nsettled = 0;
+	result->read = false;
 	p.counting = pg_atomic_read_u32(&store->shared->nmarking) > 0;
 	if (b == NULL)
 		return;
@@ -266,6 +267,7 @@ store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 hori
 		result->nlive = result->nsettled = b->capacity;
 		return;
 	}
+	result->read = true;
 	space_before_free(store, block);
 	p.shape = shape_get(store->header, b->shape);
 	store_cursor_init(&cursor);

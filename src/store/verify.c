@@ -575,6 +575,7 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 	Verify		v = {.header = store->header, .store = store, .report = report, .arg = arg,
 	.xmin = txn_snapshot_xmin(GetActiveSnapshot())};
 	uint64		n = store_block_count(store->header);
+	StoreReadAhead ahead = {0};
 	uint64		b;
 
 	if (!store_file_is_as_made(rel))
@@ -588,6 +589,7 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		if (p == PM_NULL)
 			continue;			/* a run that was released */
+		store_scan_ahead(store, &ahead, b, n);
 		problem = verify_block_header(&v, b, p);
 		if (problem != NULL)
 		{

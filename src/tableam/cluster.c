@@ -241,12 +241,14 @@ static void
 visit_versions(CopyState *copy, VersionVisitor visit, void *arg)
 {
 	BlockNumber nblocks = store_nblocks(copy->source);
+	StoreReadAhead ahead = {0};
 
 	pgstat_progress_update_param(PROGRESS_CLUSTER_TOTAL_HEAP_BLKS, nblocks);
 	for (BlockNumber block = 0; block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		pm_read_miss(1);
+		store_scan_ahead(copy->source, &ahead, block, nblocks);
 		for (int i = 0; i < SOFORT_BLOCK_ROWS; i++)
 		{
 			RowRef		ref;

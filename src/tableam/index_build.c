@@ -392,6 +392,7 @@ build_blocks(BuildState *build, SofortScan scan, bool progress)
 	{
 		scan->block = block;
 		scan->started = true;
+		tableam_read_ahead(scan, block);
 		build_block(build, block);
 		done++;
 		if (progress)
@@ -521,6 +522,7 @@ tableam_index_validate_scan(Relation rel, Relation index, IndexInfo *info, Snaps
 {
 	BuildState	build;
 	EntryCursor cursor = {.sort = state->tuplesort};
+	StoreReadAhead ahead = {0};
 	BlockNumber nblocks;
 
 	build_begin(&build, rel, index, info);
@@ -530,6 +532,8 @@ tableam_index_validate_scan(Relation rel, Relation index, IndexInfo *info, Snaps
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, nblocks);
 	for (BlockNumber block = 0; block < nblocks; block++)
 	{
+		store_scan_ahead(build.store, &ahead, store_first_block(build.store, block),
+						 store_nblocks(build.store));
 		validate_block(&build, block, &cursor, state);
 		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, block + 1);
 	}

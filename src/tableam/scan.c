@@ -48,6 +48,7 @@ scan_reset(SofortScan scan, struct ScanKeyData *key)
 	scan->max_position = PG_UINT64_MAX;
 	scan->started = false;
 	scan->block = InvalidBlockNumber;
+	memset(&scan->ahead, 0, sizeof(scan->ahead));
 	scan->nrows = 0;
 	scan->next = 0;
 
@@ -164,6 +165,14 @@ version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 	return visible;
 }
 
+/* A scan comes to this block, and goes on to the end. */
+void
+tableam_read_ahead(SofortScan scan, BlockNumber block)
+{
+	store_scan_ahead(scan->reader, &scan->ahead, store_first_block(scan->store, block),
+					 store_first_block(scan->store, scan->end_block));
+}
+
 /* Fill rows[] from a block. */
 static void
 collect_rows(SofortScan scan, BlockNumber block)
@@ -182,6 +191,7 @@ collect_rows(SofortScan scan, BlockNumber block)
 	pgstat_count_buffer_read(scan->base.rs_rd);
 	pgstat_count_buffer_hit(scan->base.rs_rd);
 	pm_read_miss(store_blocks_in(scan->reader, block));
+	tableam_read_ahead(scan, block);
 	epoch_enter();
 	store_cursor_init(&cursor);
 	for (; position <= last; position++)

@@ -17,6 +17,16 @@
 #include "sofort/tableam/callbacks.h"
 #include "storage/predicate.h"
 
+#define FEW_ROWS		8			/* of a block, too few to read it as a whole */
+
+/* Rows anywhere in this block will be read, but perhaps not those of the next one. */
+static void
+read_block_ahead(SofortScan scan, BlockNumber block)
+{
+	store_read_ahead(scan->store, store_first_block(scan->store, block),
+					 store_first_block(scan->store, block + 1), STORE_WHOLE_ROWS);
+}
+
 /* ------------------------------------------------------------------------
  * Bitmap scans.  An index points to the roots of chains: both an exact and a
  * lossy page stand for the roots in that block, wherever their visible
@@ -63,6 +73,8 @@ tableam_bitmap_block(SofortScan scan, BlockNumber block, const OffsetNumber *off
 	scan->nrows = 0;
 	scan->next = 0;
 
+	if (noffsets < 0 || noffsets > FEW_ROWS)
+		read_block_ahead(scan, block);
 	epoch_enter();
 	if (noffsets >= 0)
 	{
@@ -119,7 +131,10 @@ tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
 
 	scan->started = BlockNumberIsValid(scan->block);
 	if (scan->started)
+	{
 		pm_read_miss(store_blocks_in(scan->store, scan->block));
+		read_block_ahead(scan, scan->block);
+	}
 	return scan->started;
 }
 
@@ -225,7 +240,10 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 	uint64		horizon = txn_widen(oldest_xmin);
 
 	if (scan->next == 0)
+	{
 		pm_read_miss(store_blocks_in(scan->store, scan->block));
+		read_block_ahead(scan, scan->block);
+	}
 	while (scan->next < SOFORT_BLOCK_ROWS)
 	{
 		uint64		position = (uint64) scan->block * SOFORT_BLOCK_ROWS + scan->next++;

@@ -322,7 +322,8 @@ prune_block(VacuumState *vac, BlockNumber block, StorePruneResult *result)
 static void
 prune_table(VacuumState *vac)
 {
-	StorePruneResult *result = palloc(sizeof(StorePruneResult));
+	StorePruneResult *result = palloc0(sizeof(StorePruneResult));
+	StoreReadAhead ahead = {0};
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, vac->nblocks);
@@ -338,6 +339,8 @@ prune_table(VacuumState *vac)
 		{
 			if (vac->ndead + SOFORT_BLOCK_ROWS > vac->max_dead)
 				free_dead_rows(vac);
+			if (result->read)	/* where all rows are settled the header alone is */
+				store_scan_ahead(vac->store, &ahead, first, store_nblocks(vac->store));
 			prune_block(vac, first, result);
 		}
 

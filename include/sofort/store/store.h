@@ -428,6 +428,37 @@ store_blocks_in(StoreDesc *store, BlockNumber tid_block)
 	return store_first_block(store, tid_block + 1) - store_first_block(store, tid_block);
 }
 
+/* ---- read_ahead.c ---- */
+
+/* For one who reads blocks in turn; all zero at first */
+typedef struct StoreReadAhead
+{
+	uint64		first;			/* those from here on */
+	uint64		end;			/* to here were asked for, */
+	uint64		next;			/* and more will be at this one */
+} StoreReadAhead;
+
+#define STORE_WHOLE_ROWS	(-1)
+
+/* Of these blocks attribute att (0-based) is about to be read, or whole rows.  A hint. */
+extern void store_read_ahead(StoreDesc *store, uint64 block, uint64 end, int att);
+
+extern void store_next_read_ahead(StoreDesc *store, StoreReadAhead *ahead, uint64 block,
+								  uint64 end);
+
+/*
+ * Rows of this block are about to be read, and then those of the others before end: asks for
+ * some of these.
+ */
+static inline void
+store_scan_ahead(StoreDesc *store, StoreReadAhead *ahead, uint64 block, uint64 end)
+{
+	if (block < ahead->first || block >= ahead->next)
+		store_next_read_ahead(store, ahead, block, end);
+}
+
+/* ---- block.c ---- */
+
 /* Block, or NULL if it has no storage. */
 extern BlockHeader *store_block(StoreDesc *store, BlockNumber block);
 
@@ -612,6 +643,7 @@ typedef struct StorePruneResult
 	int			nrecently_dead;
 	int			nfreed;			/* heap-only versions freed */
 	int			nsettled;		/* rows that index-only scans need not look at */
+	bool		read;			/* more than the header */
 } StorePruneResult;
 
 extern void store_prune_block(Relation rel, StoreDesc *store, BlockNumber block, uint64 horizon,

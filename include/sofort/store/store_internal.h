@@ -682,6 +682,15 @@ varlena_deref(PMPtr p)
 	return v;
 }
 
+/* For one who reads what an ATTR_POINTER refers to */
+static inline void *
+attr_deref(const AttrPlan *a, PMPtr p)
+{
+	if (unlikely(pm_on_disk))
+		pm_note_read(pm_deref(p));
+	return a->chunk0 ? varlena_deref(p) : pm_deref(p);
+}
+
 /* A value of either kind of varying length, or one by reference of a fixed one */
 static inline void *
 value_deref(int16 attlen, PMPtr p)

@@ -42,6 +42,7 @@ typedef struct SofortScanData
 
 	bool		started;
 	BlockNumber block;			/* current block */
+	StoreReadAhead ahead;
 	int			nrows;
 	int			next;			/* index of the current row in rows[] */
 	RowRef		rows[SOFORT_BLOCK_ROWS];
@@ -74,6 +75,7 @@ extern void tableam_scan_set_tidrange(TableScanDesc scan, ItemPointer mintid,
 									  ItemPointer maxtid);
 extern Size tableam_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan);
 extern BlockNumber tableam_next_block(SofortScan scan, ScanDirection direction);
+extern void tableam_read_ahead(SofortScan scan, BlockNumber block);
 
 /* scan_block.c: bitmap, sample and ANALYZE scans */
 extern bool tableam_bitmap_block(SofortScan scan, BlockNumber block,
