@@ -116,6 +116,14 @@ my @tree = rows('tree.csv');
 ok(@tree >= 2 && !grep({ $_->{ns} <= 0 } @tree), 'lookups and inserts') or diag(explain(\@tree));
 ok(scalar(rows('rebuild.csv')) >= 2 && picture('scan-latency.svg') && picture('tree-lookups.svg'), 'rebuilding, pictures');
 
+SKIP:
+{
+	skip('the file system is in memory', 1) if `stat -f -c %T $ENV{TESTDIR}` =~ /^(tmpfs|ramfs)/;
+	like(bench('cold', '--rows 20000 --rounds 2 scan texts entries vacuum build ready'), qr/^ready +\d+ +\d+ +\d+\.\d\d$/m, 'what is not in memory');
+	my @cold = rows('cold.csv');
+	ok(@cold == 24 && !grep({ $_->{ms} <= 0 } @cold), 'of each measure, both sides') or diag(explain(\@cold));
+}
+
 my $orders = bench('continuation', '--clients 2 --orders 2 --lines 4 --pace 60 --kills 2 --rows 3000');
 like($orders, qr/^\d+ interruptions, 0 transactions rolled back, longest standstill \d+ ms$/m, 'none of the long transactions is rolled back');
 like($orders, qr/^all orders, lines and stock are right$/m, 'and all is there');

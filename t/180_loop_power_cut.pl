@@ -75,9 +75,32 @@ sub cut
 	return;
 }
 
+# One process dies while it changes rows and an index in the pool, and the others with it: what
+# they had stored and not drained is visible in the next life, which relies on it.
+sub kill_one
+{
+	my $life = $node->life;
+	my $session = fork();
+	if ($session == 0)
+	{
+		open(STDOUT, '>', '/dev/null');
+		open(STDERR, '>&', \*STDOUT);
+		exec('psql', '-Xq', '-d', $node->connstr('postgres'), '-c',
+			'DO $$ BEGIN LOOP UPDATE churn SET b = left(b, 1000) || a; END LOOP; END $$') or POSIX::_exit(1);
+	}
+	my $backend = q{FROM pg_stat_activity WHERE query LIKE 'DO%'};
+	$node->wait_until("SELECT count(*) > 0 $backend");
+	usleep(int(rand(400_000)));
+	kill('KILL', $node->safe_psql('postgres', "SELECT pid $backend"));
+	waitpid($session, 0);
+	ok($node->wait_new_life($life), 'the server goes on after the death of one process');
+	return;
+}
+
 my $acknowledged = 0;
 for my $round (1 .. $rounds)
 {
+	kill_one() if $round % 3 == 0;
 	my $before = $node->safe_psql('postgres', 'SELECT coalesce(sum(n), 0) FROM w_counter');
 	my $witness = $node->witness_start($writers, 60);
 	# Bulk and space: the log goes round, granules are taken and given back.
@@ -87,8 +110,8 @@ for my $round (1 .. $rounds)
 		open(STDOUT, '>', '/dev/null');
 		open(STDERR, '>&', \*STDOUT);
 		exec('psql', '-Xq', '-d', $node->connstr('postgres'), '-c',
-			"TRUNCATE churn; INSERT INTO churn SELECT g, repeat('x', g % 2000) FROM generate_series(1, 20000) g",
-			'-c', 'UPDATE churn SET b = b || a', '-c', 'DELETE FROM churn WHERE a % 3 = 0', '-c', 'VACUUM churn')
+			$round % 3 == 0 ? () : ("TRUNCATE churn; INSERT INTO churn SELECT g, repeat('x', g % 2000) FROM generate_series(1, 20000) g", '-c'),
+			'UPDATE churn SET b = b || a', '-c', 'DELETE FROM churn WHERE a % 3 = 0', '-c', 'VACUUM churn')
 		  or POSIX::_exit(1);
 	}
 	$node->wait_until("SELECT coalesce(sum(n), 0) > $before + 10 FROM w_counter");

@@ -150,6 +150,8 @@ segment_startup(PoolRefusal *why)
 		if (!holes_filled &&
 			!fill_holes(pm_extent[e].offset + PM_GRANULE, prepared * sizeof(uint64), why))
 			return false;
+		if (pm_on_disk)
+			pm_read_ahead(pm_extent[e].words, prepared * sizeof(uint64));
 		memset(bitmap, 0, prepared / 8);
 		pm_shared->extent_used[e] = 0;
 		for (g = 0; g < prepared; g++)

@@ -299,8 +299,10 @@ start_store(uint64 i)
 		Registry->free_slots++;
 		return true;
 	}
-	header = pm_allocated_size(*slot) < sizeof(StoreHeader) ? NULL : pm_deref_quietly(*slot);
-	if (header == NULL)
+	header = pm_deref_quietly(*slot);
+	if (pm_on_disk && header != NULL)
+		pm_note_read(header);
+	if (header == NULL || pm_allocated_size(*slot) < sizeof(StoreHeader))
 	{
 		warn_of_damage(i, NULL, "reference to the header is damaged");
 		return true;
@@ -325,7 +327,8 @@ start_store(uint64 i)
 	 * emptied.  (Drained by txn_startup(), or done again by the next start, if this one
 	 * refuses the pool.)
 	 */
-	pm_flush(header, sizeof(StoreHeader));
+	if (emptied || !pm_begins_durable())
+		pm_flush(header, sizeof(StoreHeader));
 	return enter_at_startup(header, i, emptied);
 }
 

@@ -631,7 +631,10 @@ next_life(uint64 steps)
 	load(steps);
 }
 
-/* One backend crashes: what is in memory is newer than the log. */
+/*
+ * One backend crashes: what is in memory is newer than the log.  From the start on all of it is
+ * durable, whether it was drained or not (pm_begins_durable()).
+ */
 static void
 restarted_life(uint64 steps)
 {
@@ -640,6 +643,7 @@ restarted_life(uint64 steps)
 	begin_counting();
 	if (!server_try_start())
 		_exit(2);
+	check_area();
 	load(10);
 }
 
