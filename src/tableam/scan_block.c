@@ -18,6 +18,7 @@
 #include "storage/predicate.h"
 
 #define FEW_ROWS		8			/* of a block, too few to read it as a whole */
+#define MOST_BLOCKS		2			/* one in so many is nearly as much to read as all */
 
 /* Rows anywhere in this block will be read, but perhaps not those of the next one. */
 static void
@@ -25,6 +26,19 @@ read_block_ahead(SofortScan scan, BlockNumber block)
 {
 	store_read_ahead(scan->store, store_first_block(scan->store, block),
 					 store_first_block(scan->store, block + 1), STORE_WHOLE_ROWS);
+}
+
+/*
+ * The block of a sample that follows this one.  They ascend; where the sample takes most blocks
+ * it is read like a whole table.
+ */
+static void
+read_sample_ahead(SofortScan scan, BlockNumber previous)
+{
+	if (scan->block - previous <= MOST_BLOCKS)
+		tableam_read_ahead(scan, scan->block);
+	else
+		read_block_ahead(scan, scan->block);
 }
 
 /* ------------------------------------------------------------------------
@@ -120,6 +134,7 @@ tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
 {
 	SofortScan	scan = (SofortScan) base;
 	TsmRoutine *tsm = state->tsmroutine;
+	BlockNumber previous = scan->block;
 
 	if (scan->nblocks == 0)
 		return false;
@@ -133,7 +148,7 @@ tableam_scan_sample_next_block(TableScanDesc base, SampleScanState *state)
 	if (scan->started)
 	{
 		pm_read_miss(store_blocks_in(scan->store, scan->block));
-		read_block_ahead(scan, scan->block);
+		read_sample_ahead(scan, previous);
 	}
 	return scan->started;
 }
@@ -191,8 +206,11 @@ tableam_scan_sample_next_tuple(TableScanDesc base, SampleScanState *state, Tuple
 void
 tableam_analyze_block(SofortScan scan, BlockNumber block)
 {
+	BlockNumber previous = scan->block;
+
 	scan->block = block;
 	scan->next = 0;
+	read_sample_ahead(scan, previous);
 }
 
 /*
@@ -240,10 +258,7 @@ tableam_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin,
 	uint64		horizon = txn_widen(oldest_xmin);
 
 	if (scan->next == 0)
-	{
 		pm_read_miss(store_blocks_in(scan->store, scan->block));
-		read_block_ahead(scan, scan->block);
-	}
 	while (scan->next < SOFORT_BLOCK_ROWS)
 	{
 		uint64		position = (uint64) scan->block * SOFORT_BLOCK_ROWS + scan->next++;
