@@ -26,7 +26,8 @@ struct ArenaChunk
 /*
  * The first visit in this server life: what is volatile in the node is made anew.  What a
  * killed process stored may be visible but not durable, and from now on others rely on it,
- * so it is flushed (unless the medium is as durable as it looks).  A damaged node stays as it is, and is an error at each visit.
+ * so it is flushed, unless the start has written back what there was.  A damaged node stays
+ * as it is, and is an error at each visit.
  */
 static void
 revive_node(const Tree *tree, TreeNode *node, uint64 v)

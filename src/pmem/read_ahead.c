@@ -4,7 +4,7 @@
  *	  Asking for parts of a pool on a disk before they are read.
  *
  * Where the medium is a disk the pool is mapped so that the kernel reads single pages
- * (README, "Durability").  Who is about to read many of them in turn says so here, and finds
+ * (README, "Reading ahead").  Who is about to read many of them in turn says so here, and finds
  * them in the page cache instead of waiting for each.
  *
  *-------------------------------------------------------------------------

@@ -16,13 +16,16 @@
 /* How far ahead: so that a disk is busy, and little is read in vain if the reader ends early */
 #define WINDOW_BYTES	(1024 * 1024)
 
-/* How much of a block, from its start on, is read by who wants this column, or whole rows */
+/*
+ * How much of a block, from its start on, is read by who wants this column, or whole rows.  With
+ * a column that may be NULL, or refers to values elsewhere, something of each record is read.
+ */
 static Size
 bytes_of_block(const ShapePlan *plan, int att)
 {
 	const AttrPlan *a = att == STORE_WHOLE_ROWS ? NULL : &plan->plan[att];
 
-	if (a != NULL && a->kind != ATTR_MISSING && a->null_mask == 0 &&
+	if (a != NULL && a->kind != ATTR_MISSING && a->kind != ATTR_POINTER && a->null_mask == 0 &&
 		a->offset < plan->record_offset)
 		return a->offset + (Size) SOFORT_BLOCK_ROWS * a->stride;
 	return plan->record_offset + (Size) SOFORT_BLOCK_ROWS * plan->record_stride;

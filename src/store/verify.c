@@ -589,7 +589,9 @@ store_verify(Relation rel, StoreDesc *store, StoreReport report, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		if (p == PM_NULL)
 			continue;			/* a run that was released */
-		store_scan_ahead(store, &ahead, b, n);
+		/* (the shape of rows that were right; others may be damaged) */
+		if (store->local->guess != NULL)
+			store_scan_ahead(store, &ahead, b, n);
 		problem = verify_block_header(&v, b, p);
 		if (problem != NULL)
 		{
