@@ -48,7 +48,7 @@ revive_node(const Tree *tree, TreeNode *node, uint64 v)
 		{
 			if (node->level == 0)
 				leaf_revive(tree, pool_leaf(node));
-			if (!pm_begins_durable())
+			if (!pm_found_is_durable())
 			{
 				if (node->level == 0)
 					pm_flush(node, PM_LINE);

@@ -145,7 +145,7 @@ build_inner_nodes(Tree *tree, const char **problem)
 			return false;
 		next = leaf_next(leaf);
 		/* from now on no leaf has to be reached through the one before it */
-		if (!pm_begins_durable())
+		if (!pm_found_is_durable())
 			pm_flush(leaf, PM_LINE);
 		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
 		if (next == NULL)

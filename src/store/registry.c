@@ -327,7 +327,7 @@ start_store(uint64 i)
 	 * emptied.  (Drained by txn_startup(), or done again by the next start, if this one
 	 * refuses the pool.)
 	 */
-	if (emptied || !pm_begins_durable())
+	if (emptied || !pm_found_is_durable())
 		pm_flush(header, sizeof(StoreHeader));
 	return enter_at_startup(header, i, emptied);
 }

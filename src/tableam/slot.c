@@ -7,8 +7,8 @@
  * from left to right when they are asked for, by-reference values stay in the pool
  * until the slot is materialized, and the system columns are those of the words when
  * the slot was filled.  Of a row that a scan has found settled only the number is known,
- * until something is asked: an index-only scan asks nothing.  A slot may also hold values set from outside (COPY,
- * ExecStoreVirtualTuple); then there is no version.
+ * until something is asked: an index-only scan asks nothing.  A slot may also hold values
+ * set from outside (COPY, ExecStoreVirtualTuple); then there is no version.
  *
  *-------------------------------------------------------------------------
  */

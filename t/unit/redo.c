@@ -633,7 +633,7 @@ next_life(uint64 steps)
 
 /*
  * One backend crashes: what is in memory is newer than the log.  From the start on all of it is
- * durable, whether it was drained or not (pm_begins_durable()).
+ * durable, whether it was drained or not (pm_found_is_durable()).
  */
 static void
 restarted_life(uint64 steps)

@@ -45,16 +45,6 @@ extern const char *pm_flush_method(void);
 extern bool pm_on_disk;
 
 /*
- * Was all that can be seen durable when this server life began, whether drained or not?  On a
- * disk each start writes it back (README, "Redo log").
- */
-static inline bool
-pm_begins_durable(void)
-{
-	return pm_on_disk;
-}
-
-/*
  * Where pm_on_disk: this part of the pool will be read soon.  A hint: the range need not be
  * allocated (any more).  Does not wait, unless the disk has too much to do.
  */
@@ -144,7 +134,7 @@ extern bool pm_drain_is_slow(void);
 /*
  * Is everything that this server life found in the pool when it began durable?  Where
  * memory outlives processes, killed ones may have stored what is not durable yet; with a
- * redo log the start has written the file back.
+ * redo log the start has written the file back (README, "Redo log").
  */
 extern bool pm_found_is_durable(void);
 
