@@ -18,6 +18,7 @@
 #include "sofort/pmem/fault.h"
 #include "sofort/pmem/latency.h"
 #include "sofort/pmem/pool.h"
+#include "sofort/pmem/read_ahead.h"
 #include "storage/spin.h"
 
 #define VERSION_LATCHED		UINT64CONST(1)

@@ -176,14 +176,6 @@ is_one_key(const Tree *tree, const TreeProbe *lower, const TreeProbe *upper)
 		memcmp(lower->bytes, upper->bytes, tree->key_len) == 0;
 }
 
-static inline void
-note_leaf_read(const TreeLeafNode *leaf)
-{
-	pm_read_miss(1);
-	if (unlikely(pm_on_disk))
-		pm_note_read(leaf);
-}
-
 bool
 leaf_read(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *lower,
 		  const TreeProbe *upper, const TreeOrder *order, TreeLeaf *out)
@@ -194,7 +186,8 @@ leaf_read(Tree *tree, const TreeNode *node, uint64 v, const TreeProbe *lower,
 	int			kept = 0;
 	int			i;
 
-	note_leaf_read(leaf);
+	pm_read_miss(1);
+	pm_note_read(leaf);
 	if (is_one_key(tree, lower, upper))
 		slots &= slots_with(leaf, fingerprint(tree, lower->bytes));
 	if (slots != 0)
@@ -229,10 +222,10 @@ bool
 leaf_copy_sorted(Tree *tree, const TreeNode *node, uint64 v, const TreeOrder *order,
 				 SortedLeaf *out)
 {
-	uint64		slots;
+	uint64		slots = leaf_slots(pool_leaf(node));
 
-	note_leaf_read(pool_leaf(node));
-	slots = leaf_slots(pool_leaf(node));
+	pm_read_miss(1);
+	pm_note_read(node);
 	out->n = copy_slots(tree, node, v, slots, out->entries);
 	if (out->n < 0)
 		return false;

@@ -150,8 +150,7 @@ build_inner_nodes(Tree *tree, const char **problem)
 		entries += pg_popcount64(leaf->state & LEAF_SLOTS_MASK);
 		if (next == NULL)
 			break;
-		if (unlikely(pm_on_disk))
-			pm_note_read(next);
+		pm_note_read(next);
 		__builtin_prefetch(next);
 		__builtin_prefetch(leaf_low(pool_leaf(next)));
 		if (!tree_build_add_leaf(&builder, leaf_low(pool_leaf(next)), next))

@@ -20,6 +20,7 @@
 
 #include "pm_internal.h"
 #include "sofort/pmem/latency.h"
+#include "sofort/pmem/read_ahead.h"
 
 #ifndef __x86_64__
 #error "src/pmem/persist.c has cache-line instructions for x86-64 only"
@@ -181,7 +182,7 @@ persist_configure(PmMedium m, int fd, char *base, uint64 size)
 	if (m == PM_MEDIUM_MSYNC)
 		(void) madvise(base, size, MADV_RANDOM);
 	medium = m;
-	pm_on_disk = m == PM_MEDIUM_MSYNC;
+	pm_on_disk = persist_logs();
 	return true;
 }
 

@@ -13,8 +13,8 @@
 
 #include <sys/mman.h>
 
-#include "pm_internal.h"
-#include "sofort/pmem/persist.h"
+#include "sofort/pmem/layout.h"
+#include "sofort/pmem/read_ahead.h"
 
 #define PAGE_BYTES		4096
 
@@ -64,12 +64,11 @@ ask_for_pages(char *start, int npages)
 }
 
 void
-pm_read_ahead(const void *addr, Size len)
+pm_read_disk_ahead(const void *addr, Size len)
 {
 	char	   *start = (char *) TYPEALIGN_DOWN(PAGE_BYTES, (uintptr_t) addr);
 	Size		left = TYPEALIGN(PAGE_BYTES, (const char *) addr + len - start) / PAGE_BYTES;
 
-	Assert(pm_on_disk);
 	while (left > 0)
 	{
 		int			n = (int) Min(left, PAGES_AT_ONCE);
@@ -87,10 +86,10 @@ ask_for_granule(uintptr_t number)
 	static uintptr_t last = 0;
 	uintptr_t	next = number + (number - last);
 
-	pm_read_ahead((const void *) (number * PM_GRANULE), PM_GRANULE);
+	pm_read_disk_ahead((const void *) (number * PM_GRANULE), PM_GRANULE);
 	if (number - last <= MAX_DISTANCE)
 	{
-		pm_read_ahead((const void *) (next * PM_GRANULE), PM_GRANULE);
+		pm_read_disk_ahead((const void *) (next * PM_GRANULE), PM_GRANULE);
 		recent[next % RECENT_GRANULES] = (RecentGranule) {.number = next,.page = NO_PAGE};
 	}
 	last = number;
@@ -101,7 +100,7 @@ ask_for_granule(uintptr_t number)
  * reads in a second page of a granule soon after the first one will probably read more of it.
  */
 void
-pm_note_read(const void *addr)
+pm_note_disk_read(const void *addr)
 {
 	uintptr_t	number = (uintptr_t) addr / PM_GRANULE;
 	int			page = (uintptr_t) addr % PM_GRANULE / PAGE_BYTES;

@@ -17,6 +17,7 @@
 
 #include "pm_internal.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/read_ahead.h"
 
 #define WORDS_PER_STEP	512		/* words_prepared grows by a page of words */
 #define SPARE_TRIES		1024	/* granules looked at for storage at the start */
@@ -150,8 +151,7 @@ segment_startup(PoolRefusal *why)
 		if (!holes_filled &&
 			!fill_holes(pm_extent[e].offset + PM_GRANULE, prepared * sizeof(uint64), why))
 			return false;
-		if (pm_on_disk)
-			pm_read_ahead(pm_extent[e].words, prepared * sizeof(uint64));
+		pm_read_ahead(pm_extent[e].words, prepared * sizeof(uint64));
 		memset(bitmap, 0, prepared / 8);
 		pm_shared->extent_used[e] = 0;
 		for (g = 0; g < prepared; g++)

@@ -338,8 +338,7 @@ store_chain_fetch(Relation rel, StoreDesc *store, uint64 root, Snapshot snapshot
 	if (!store_locate(store, root, &top))
 		return false;
 	pm_read_miss(1);
-	if (unlikely(pm_on_disk))
-		pm_note_read(top.words);	/* index order may be that of the rows */
+	pm_note_read(top.words);	/* index order may be that of the rows */
 	if (is_heap_only(top.words))
 		return false;
 	seen = sight(rel, store, &top, snapshot);

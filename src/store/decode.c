@@ -41,8 +41,7 @@ value_check_long(PMPtr p)
 
 	if (VARATT_IS_1B(v) || VARSIZE_4B(v) < VARHDRSZ || pm_allocated_size(p) < VARSIZE_4B(v))
 		pm_damaged("a value is no value of its type, or longer than its allocation");
-	if (pm_on_disk)
-		pm_read_ahead(v, VARSIZE_4B(v));
+	pm_read_ahead(v, VARSIZE_4B(v));
 }
 
 static Datum

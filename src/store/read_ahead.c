@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "sofort/pmem/persist.h"
 #include "sofort/store/store_internal.h"
 
 /* How far ahead: so that a disk is busy, and little is read in vain if the reader ends early */
@@ -38,6 +37,7 @@ ask_for_blocks(const StoreHeader *header, uint64 block, uint64 end, Size size)
 	const char *start = NULL;
 	const char *stop = NULL;
 
+	end = Min(end, store_block_count(header));
 	for (; block < end; block++)
 	{
 		const PMPtr *entry = block_entry(header, block);
@@ -74,22 +74,23 @@ store_read_ahead(StoreDesc *store, uint64 block, uint64 end, int att)
 	const ShapePlan *plan = pm_on_disk ? likely_shape(store) : NULL;
 
 	if (plan != NULL)
-		ask_for_blocks(store->header, block, Min(end, store_block_count(store->header)),
-					   bytes_of_block(plan, att));
+		ask_for_blocks(store->header, block, end, bytes_of_block(plan, att));
 }
 
 void
 store_next_read_ahead(StoreDesc *store, StoreReadAhead *ahead, uint64 block, uint64 end)
 {
-	const ShapePlan *plan = pm_on_disk ? likely_shape(store) : NULL;
+	const ShapePlan *plan = likely_shape(store);
 	uint64		from = block >= ahead->first && block <= ahead->end ? ahead->end : block;
 	uint64		window;
+	Size		size;
 
 	if (plan == NULL)
 		return;
-	window = WINDOW_BYTES / bytes_of_block(plan, STORE_WHOLE_ROWS) + 1;
+	size = bytes_of_block(plan, STORE_WHOLE_ROWS);
+	window = WINDOW_BYTES / size + 1;
 	ahead->first = block;
 	ahead->next = block + (window + 1) / 2;
 	ahead->end = Min(block + window, end);
-	store_read_ahead(store, from, ahead->end, STORE_WHOLE_ROWS);
+	ask_for_blocks(store->header, from, ahead->end, size);
 }

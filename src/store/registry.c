@@ -300,8 +300,7 @@ start_store(uint64 i)
 		return true;
 	}
 	header = pm_deref_quietly(*slot);
-	if (pm_on_disk && header != NULL)
-		pm_note_read(header);
+	pm_note_read(header);
 	if (header == NULL || pm_allocated_size(*slot) < sizeof(StoreHeader))
 	{
 		warn_of_damage(i, NULL, "reference to the header is damaged");

@@ -169,8 +169,9 @@ version_visible(SofortScan scan, const RowRef *ref, uint64 begin, uint64 end)
 void
 tableam_read_ahead(SofortScan scan, BlockNumber block)
 {
-	store_scan_ahead(scan->reader, &scan->ahead, store_first_block(scan->store, block),
-					 store_first_block(scan->store, scan->end_block));
+	if (pm_on_disk)
+		store_scan_ahead(scan->reader, &scan->ahead, store_first_block(scan->store, block),
+						 store_first_block(scan->store, scan->end_block));
 }
 
 /* Fill rows[] from a block. */

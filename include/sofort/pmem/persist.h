@@ -39,23 +39,6 @@ extern const char *pm_medium_name(PmMedium medium);
 /* clwb, clflushopt, clflush, none (eADR), redo log */
 extern const char *pm_flush_method(void);
 
-/* ---- read_ahead.c ---- */
-
-/* The medium is a disk: what is not in memory takes long to read */
-extern bool pm_on_disk;
-
-/*
- * Where pm_on_disk: this part of the pool will be read soon.  A hint: the range need not be
- * allocated (any more).  Does not wait, unless the disk has too much to do.
- */
-extern void pm_read_ahead(const void *addr, Size len);
-
-/*
- * Where pm_on_disk: something short is read here.  Where such things lie beside each other,
- * others are read ahead.
- */
-extern void pm_note_read(const void *addr);
-
 /* One sentence for views and the log: what survives what. */
 extern const char *pm_medium_promise(PmMedium medium);
 

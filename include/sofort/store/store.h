@@ -27,6 +27,7 @@
 #include "port/pg_bitutils.h"
 #include "sofort/compat/compat.h"
 #include "sofort/pmem/layout.h"
+#include "sofort/pmem/read_ahead.h"
 #include "sofort/txn/words.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
@@ -453,7 +454,7 @@ extern void store_next_read_ahead(StoreDesc *store, StoreReadAhead *ahead, uint6
 static inline void
 store_scan_ahead(StoreDesc *store, StoreReadAhead *ahead, uint64 block, uint64 end)
 {
-	if (block < ahead->first || block >= ahead->next)
+	if (unlikely(pm_on_disk) && (block < ahead->first || block >= ahead->next))
 		store_next_read_ahead(store, ahead, block, end);
 }
 
