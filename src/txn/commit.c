@@ -118,6 +118,7 @@ pre_commit(void)
 
 	PreCommit_CheckForSerializationFailure();
 	My.ready_sub = InvalidSubTransactionId;
+	expected_settle();
 
 	/*
 	 * A kept transaction has changed only sofort tables: any WAL of its own comes from
@@ -250,6 +251,7 @@ at_abort(void)
 		/* no xid or snapshot protects what lies on the way to a root any more */
 		TxnHold		hold = txn_hold_horizon();
 
+		expected_settle();
 		txn_undo(TopSubTransactionId, 0);
 		txn_release_horizon(hold);
 		txn_release_slot(now);
@@ -269,6 +271,7 @@ pre_prepare(void)
 {
 	if (!My.have_slot || max_prepared_xacts == 0)
 		return;					/* without it PostgreSQL refuses the command */
+	expected_settle();
 	prepared_begin();
 	if (My.nentries == 0)
 	{

@@ -378,6 +378,7 @@ txn_statement_finished(uint64 statements)
 	first = k->stage == KEEP_ASKED;
 	if (first)
 	{
+		expected_settle();
 		txn_activate();
 		set_mark(k);
 	}

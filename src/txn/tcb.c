@@ -794,6 +794,7 @@ txn_leave(void)
 	My.nlocks = 0;
 	My.nframes = 0;
 	txn_new_statement();
+	expected_end_of_xact();
 	if (My.maxlocks > 65536)
 	{
 		pfree(My.locks);

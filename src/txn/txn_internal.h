@@ -428,9 +428,18 @@ extern void txn_undo_entry(const TxnEntry *e, uint32 slot, uint32 generation,
 extern void txn_undo(SubTransactionId from_sub, CommandId from_command);
 extern void write_set_attach(const Tcb *tcb);
 extern bool write_set_entry(int64 n, TxnEntry *e);
+extern void write_set_shrink(int64 n, uint64 row, uint32 count);
 extern TcbEntry *txn_chunk_entry(PMPtr *link, uint64 n);
 extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation, uint64 row,
 								   LockTupleMode mode);
+
+/* ---- expected.c ---- */
+extern void expected_note_wait(StoreId store, TxnEntryKind kind, uint64 row);
+extern void expected_append(void);
+extern bool expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
+extern void expected_cover_no_more(void);
+extern void expected_settle(void);
+extern void expected_end_of_xact(void);
 
 /* ---- wal.c ---- */
 extern void wal_init(void);

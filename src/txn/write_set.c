@@ -47,6 +47,7 @@ txn_new_statement(void)
 {
 	memset(cover, 0, sizeof(cover));
 	memset(hot, 0, sizeof(hot));
+	expected_cover_no_more();
 }
 
 /* Adds a chunk to the write set. */
@@ -120,7 +121,7 @@ is_covered(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 			row + count <= c->row + c->count)
 			return true;
 	}
-	return false;
+	return expected_covers(store, kind, row, count);
 }
 
 /* Do so many END entries come from the block that it should be logged as a whole? */
@@ -171,39 +172,74 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	return true;
 }
 
+/* Makes durable what was appended; first: the TCB was not active before. */
+static void
+drain_entries(bool first)
+{
+	if (first)
+		expected_append();
+	SOFORT_STOP("txn-drain-entries");
+	txn_drain();
+	if (first)
+		SOFORT_STOP("txn-activated");
+}
+
 void
 txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
 	bool		first = !My.durable;
 	bool		logged = false;
+	uint32		left = count;
 
 	Assert(count > 0);
 	for (;;)
 	{
-		uint32		n = Min(count, ENTRY_MAX_COUNT);
+		uint32		n = Min(left, ENTRY_MAX_COUNT);
 
-		logged |= log_rows(store, kind, row, n);
-		count -= n;
-		if (count == 0)
+		logged |= log_rows(store, kind, row + (count - left), n);
+		left -= n;
+		if (left == 0)
 			break;
-		row += n;
 	}
 	if (logged)
-		txn_drain();
-	if (first && logged)
-		SOFORT_STOP("txn-activated");
+	{
+		drain_entries(first);
+		if (!first && (kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END))
+			expected_note_wait(store, kind, row);
+	}
 	SOFORT_STOP("txn-logged");
 }
 
 void
 txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 {
-	bool		logged = log_rows(store, TXN_ENTRY_END, old_row, 1);
+	bool		first = !My.durable;
+	bool		end = log_rows(store, TXN_ENTRY_END, old_row, 1);
+	bool		begin = log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
 
-	logged |= log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
-	if (logged)
-		txn_drain();
+	if (end || begin)
+		drain_entries(first);
+	if (end && !first)
+		expected_note_wait(store, TXN_ENTRY_END, old_row);
+	if (begin && !first)
+		expected_note_wait(store, TXN_ENTRY_BEGIN, new_row);
 	SOFORT_STOP("txn-logged");
+}
+
+/*
+ * Entry n names these of its rows alone, or nothing any more.  A crash finds either: the others
+ * have no words of the transaction.  Flushed, not drained.
+ */
+void
+write_set_shrink(int64 n, uint64 row, uint32 count)
+{
+	TcbEntry   *d = durable_entry(n);
+
+	Assert(n < My.nentries);
+	if (count > 0)
+		pm_store8(&d->row, ENTRY_MAKE_ROW(row, count));
+	else
+		pm_store8(&d->what, 0);
 }
 
 /*

@@ -309,3 +309,80 @@ UPDATE wide SET g = g + 1, t = repeat('u', 45);
 DELETE FROM wide WHERE id > 20;
 -- step for good
 VACUUM wide;
+
+-- Entries that a session expects, because transactions before it were alike (src/txn/README.md)
+-- step tables of transactions that are alike
+CREATE TABLE few (id int PRIMARY KEY, n int) USING sofort;
+-- step and another
+CREATE TABLE log (id int, n int) USING sofort;
+-- step their rows
+INSERT INTO few SELECT i, 0 FROM generate_series(1, 5) i;
+-- step one of those that are alike @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 12;
+UPDATE few SET n = n + 1 WHERE id = 1;
+INSERT INTO log VALUES (1, 1);
+COMMIT;
+-- step the second one @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 13;
+UPDATE few SET n = n + 1 WHERE id = 2;
+INSERT INTO log VALUES (2, 1);
+COMMIT;
+-- step the third one @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 14;
+UPDATE few SET n = n + 1 WHERE id = 2;
+INSERT INTO log VALUES (3, 1);
+COMMIT;
+-- step the fourth one, beside a savepoint @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 15;
+UPDATE few SET n = n + 1 WHERE id = 3;
+SAVEPOINT a;
+INSERT INTO log VALUES (4, 1);
+ROLLBACK TO a;
+INSERT INTO log VALUES (5, 1);
+COMMIT;
+-- step one that is rolled back @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 12;
+UPDATE few SET n = n + 1 WHERE id = 1;
+INSERT INTO log VALUES (6, 1);
+ROLLBACK;
+-- step one that expects too much @11
+UPDATE d SET v = v + 1 WHERE id = 12;
+-- step one that is held when it expects something @11 (held at txn-activated)
+UPDATE d SET v = v + 1 WHERE id = 13;
+-- step others change what it expects @12
+UPDATE few SET n = n + 10;
+-- step and again @12
+UPDATE few SET n = n + 10 WHERE id > 2;
+-- step and add rows @12
+INSERT INTO log SELECT i, 12 FROM generate_series(10, 15) i;
+-- step and take some back @12
+BEGIN;
+INSERT INTO log SELECT i, 12 FROM generate_series(20, 25) i;
+UPDATE few SET n = n + 100;
+ROLLBACK;
+-- step it goes on @11 (goes on)
+-- step the next one @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 14;
+INSERT INTO log VALUES (7, 1);
+UPDATE few SET n = n + 1 WHERE id = 5;
+COMMIT;
+-- step one more that is held @11 (held at txn-activated)
+UPDATE d SET v = v + 1 WHERE id = 12;
+-- step what it expects is dropped @12
+DROP TABLE log;
+-- step and vacuumed @12
+VACUUM few;
+-- step and used again @12
+UPDATE few SET n = n + 10;
+-- step it goes on without @11 (goes on)
+-- step the last one @11
+BEGIN;
+UPDATE d SET v = v + 1 WHERE id = 14;
+UPDATE few SET n = n + 1 WHERE id = 5;
+COMMIT;

@@ -1,0 +1,232 @@
+# Where a drain waits for a disk (medium msync), the first drain of a transaction takes along
+# entries of the write set that earlier transactions of the session had to wait for
+# (src/txn/README.md, "Expected entries"). Here: how often a transaction of several statements
+# waits; that a wrong guess changes no answer (against heap), leaves nothing of a table that is
+# gone in a write set that others walk through, and does no harm when a start finds it; and
+# sessions that are alike, killed again and again. Power cuts: t/160, "disk".
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use SofortNode;
+use Test::More;
+
+plan skip_all => 'heap has no write sets' if $SofortNode::am ne 'sofort';
+
+my $node = SofortNode->new('main');
+my $dir = $node->basedir . '/disk';
+mkdir $dir;
+$node->{_sofort_pool} = "$dir/pool";
+$node->init(conf => [ "sofort.durability = 'msync'", "sofort.redo_size = '16MB'", 'autovacuum = off',
+	'max_prepared_transactions = 5', 'checkpoint_timeout = 1h' ]);
+$node->start;
+if ($node->safe_psql('postgres', q{SELECT coalesce((SELECT medium FROM sofort.pool), 'none')}) ne 'msync')
+{
+	$node->stop;
+	$node->teardown_node;
+	diag('NOT TESTED: expected entries (the tests run in a file system in memory)');
+	plan skip_all => 'the file system is in memory';
+}
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+my @tables = qw(big mid few log);
+foreach my $schema ([ 's', 'sofort' ], [ 'h', 'heap' ])
+{
+	my ($s, $am) = @$schema;
+	sql(qq{CREATE SCHEMA $s;
+		CREATE TABLE $s.big (id int PRIMARY KEY, n int NOT NULL) USING $am;
+		INSERT INTO $s.big SELECT i, 0 FROM generate_series(1, 20000) i;
+		CREATE TABLE $s.mid (id int PRIMARY KEY, n int NOT NULL) USING $am;
+		INSERT INTO $s.mid SELECT i, 0 FROM generate_series(1, 100) i;
+		CREATE TABLE $s.few (id int PRIMARY KEY, n int NOT NULL) USING $am;
+		INSERT INTO $s.few SELECT i, 0 FROM generate_series(1, 10) i;
+		CREATE TABLE $s.log (id int, n int NOT NULL) USING $am;
+		-- (links of versions are made by the first update in a block)
+		UPDATE $s.big SET n = 0; UPDATE $s.mid SET n = 0; UPDATE $s.few SET n = 0});
+	sql("VACUUM $s.$_") foreach @tables;
+}
+
+# The same statements for both; they leave the same rows.
+my $contents = join(' UNION ALL ', map { "SELECT '$_' t, count(*), sum(n), md5(string_agg(x::text, ' ' ORDER BY x::text)) FROM $_ x" } @tables);
+sub same
+{
+	my ($what) = @_;
+	is(sql("SET search_path = s; $contents"), sql("SET search_path = h; $contents"), "$what: as on heap");
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+}
+
+# One of the transactions that are alike
+sub transaction
+{
+	my ($i, $end) = @_;
+	return 'BEGIN; UPDATE big SET n = n + 1 WHERE id = ' . ($i * 7919 % 20000 + 1)
+	  . '; UPDATE mid SET n = n + 1 WHERE id = ' . ($i * 31 % 100 + 1)
+	  . '; UPDATE few SET n = n + 1 WHERE id = ' . ($i % 10 + 1)
+	  . "; INSERT INTO log VALUES ($i, 1); " . ($end // 'COMMIT') . ";\n";
+}
+
+my $alike = join('', map { transaction($_) } 1 .. 6);
+my $count = "SELECT drains FROM sofort_test.flush_counters();\n";
+
+# How often what comes after transactions that are alike drains; runs it on heap, too
+sub drains
+{
+	my (@sql) = @_;
+	my $sql = join('', @sql);
+	my @out = split /\n/, sql("SET search_path = s;\n$alike$count$sql$count");
+	sql("SET search_path = h;\n$alike$sql");
+	return $out[-1] - $out[0];
+}
+
+# ---- how often ----
+my $n = drains(map { transaction($_) } 7 .. 26);
+cmp_ok($n, '<=', 20 * 4, 'of six waits a transaction has little more than two');
+note("20 transactions: $n drains");
+same('transactions that are alike');
+$n = drains(map { 'UPDATE big SET n = n + 1 WHERE id = ' . ($_ * 104729 % 20000 + 1) . ";\n" } 1 .. 20);
+cmp_ok($n, '<=', 20 * 2 + 4, 'others do not wait more often for it');
+$n = drains(map { transaction($_, 'ROLLBACK') } 1 .. 5);
+same('rolled back');
+drains(map { my $t = transaction($_); $t =~ s/(UPDATE few.*?);/SAVEPOINT a; $1; ROLLBACK TO a; $1;/; $t } 1 .. 10);
+same('savepoints');
+drains(map { my $t = transaction($_); $t =~ s/BEGIN;/BEGIN; SAVEPOINT a;/; $t } 1 .. 10);
+same('a savepoint first');
+drains('BEGIN; INSERT INTO log VALUES (0, 5); SAVEPOINT a; INSERT INTO log VALUES (1, 5); UPDATE few SET n = n + 1; ROLLBACK TO a; UPDATE few SET n = n + 2 WHERE id < 5; ROLLBACK;');
+same('a savepoint, all rolled back');
+drains('BEGIN; INSERT INTO log VALUES (0, 6); TRUNCATE log; INSERT INTO log SELECT i, 1 FROM generate_series(1, 600) i; COMMIT;',
+	'BEGIN; DELETE FROM log WHERE id < 300; UPDATE log SET n = n + 1; COMMIT; VACUUM log;');
+same('emptied');
+sql("SET search_path = $_; CREATE FUNCTION fails(id int) RETURNS int LANGUAGE plpgsql AS 'BEGIN UPDATE mid SET n = n + 1 WHERE mid.id = fails.id; RETURN 1 / (id - 7); EXCEPTION WHEN division_by_zero THEN RETURN 0; END'") foreach qw(s h);
+drains('BEGIN; UPDATE few SET n = n + 1 WHERE id = 1; SELECT sum(fails(i)) FROM generate_series(1, 20) i; UPDATE mid SET n = n + 1 WHERE id < 9; COMMIT;');
+same('exceptions');
+
+# ---- tables that are gone, and write sets of others ----
+sub session
+{
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SET search_path = s');
+	$session->query_safe(transaction($_)) foreach 1 .. 6;
+	return $session;
+}
+
+foreach my $how ('DROP TABLE s.log; CREATE TABLE s.log (id int, n int NOT NULL) USING sofort', 'TRUNCATE s.log', 'DELETE FROM s.log; VACUUM s.log',
+	'VACUUM FULL s.few; VACUUM FULL s.log')
+{
+	my $session = session();
+	sql($how);
+	$session->query_safe('UPDATE few SET n = n + 1 WHERE id = 3');
+	sql("INSERT INTO s.log SELECT i, 1 FROM generate_series(1, 20) i");
+	$session->query_safe('BEGIN; UPDATE few SET n = n + 1 WHERE id = 3');
+	sql($how) unless $how =~ /few/;
+	$session->query_safe('COMMIT');
+	$session->query_safe(transaction(1));
+	$session->quit;
+	is($node->verify_problems, '', "$how: tables, indexes and pool agree");
+}
+
+my $sums = q{SELECT (SELECT sum(n) FROM s.few), (SELECT sum(n) FROM s.mid), (SELECT count(*) FROM s.log)};
+sub dropped_log { return sql('DROP TABLE s.log; CREATE TABLE s.log (id int, n int NOT NULL) USING sofort; INSERT INTO s.log SELECT i, 1 FROM generate_series(1, 300) i'); }
+
+foreach my $end ('COMMIT', 'ROLLBACK')
+{
+	my $session = session();
+	my ($few, $mid) = split /\|/, sql($sums);
+	$session->query_safe(q{BEGIN; UPDATE few SET n = n + 100 WHERE id = 3; PREPARE TRANSACTION 'p'});
+	is(sql(q{SELECT count(*) FROM sofort.transactions WHERE state = 'prepared'}), 1, 'one is prepared');
+	$session->quit;
+	$node->kill9;
+	$node->start;
+	is(sql(q{SELECT entries FROM sofort.transactions WHERE state = 'prepared'}), 2, 'its write set names what it has changed, and nothing else');
+	dropped_log();
+	sql("$end PREPARED 'p'");
+	$few += 100 if $end eq 'COMMIT';
+	is(sql($sums), "$few|$mid|300", "$end PREPARED of a transaction that expected a table which is gone");
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+}
+
+{
+	my $session = session();
+	my ($few, $mid) = split /\|/, sql($sums);
+	$session->query_safe('BEGIN; UPDATE few SET n = n + 1000 WHERE id = 4');
+	my $token = $session->query_safe('SELECT sofort.keep_transaction()');
+	$session->query_safe('UPDATE mid SET n = n + 1 WHERE id = 4');
+	$node->kill9;
+	$session->{run}->kill_kill;
+	$node->start;
+	dropped_log();
+	sql("BEGIN; SELECT sofort.resume_transaction('$token'); UPDATE s.mid SET n = n + 1 WHERE id = 4; COMMIT");
+	is(sql($sums), join('|', $few + 1000, $mid + 2, 300), 'a kept transaction that expected a table which is gone');
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+}
+
+# What a start finds of one that was cut short: the tables that it expected are gone, or full of
+# what others did there meanwhile
+foreach my $how ('', 'DROP TABLE s.log; CREATE TABLE s.log (id int, n int NOT NULL) USING sofort', 'TRUNCATE s.log, s.mid', 'VACUUM FULL s.mid',
+	'UPDATE s.mid SET n = n + 1 WHERE id % 2 = 0; INSERT INTO s.log SELECT i, 1 FROM generate_series(1, 100) i; DELETE FROM s.mid WHERE id % 5 = 0; VACUUM s.mid',
+	'BEGIN; UPDATE s.mid SET n = n + 1 WHERE id % 2 = 0; INSERT INTO s.log SELECT i, 1 FROM generate_series(1, 100) i; ROLLBACK; UPDATE s.mid SET n = n + 1')
+{
+	foreach my $point ('', 'txn-drain-entries', 'txn-activated')
+	{
+		my $session = session();
+		sql($how) if $how;
+		sql('INSERT INTO s.mid SELECT i, 0 FROM generate_series(1, 100) i ON CONFLICT DO NOTHING');
+		my $before = sql("SET search_path = s; $contents");
+		if ($point)
+		{
+			$session->query_safe("SELECT sofort_test.arm('$point', 'kill', 1)");
+			$session->{stdin} .= "UPDATE few SET n = n + 1 WHERE id = 5;\n";
+			eval { $session->{run}->finish };
+			$node->reap or fail('it was killed');
+		}
+		else
+		{
+			$session->query_safe('BEGIN; UPDATE few SET n = n + 1 WHERE id = 5');
+			$node->kill9;
+			$session->{run}->kill_kill;
+		}
+		$node->start;
+		my $what = join(' ', grep { $_ } 'killed', $point, 'after', $how || 'nothing');
+		is(sql("SET search_path = s; $contents"), $before, "$what: nothing of it is left");
+		is($node->verify_problems, '', '... tables, indexes and pool agree');
+		sql("SET search_path = s; $alike VACUUM");
+		is($node->verify_problems, '', '... also after the next ones');
+	}
+}
+
+# ---- sessions that are alike, killed again and again ----
+sql('UPDATE s.big SET n = 0; UPDATE s.mid SET n = 0; UPDATE s.few SET n = 0; TRUNCATE s.log');
+my $script = $node->basedir . '/alike';
+append_to_file($script, q{\set b random(1, 20000)
+\set m random(1, 100)
+\set f random(1, 10)
+BEGIN;
+UPDATE s.big SET n = n + 1 WHERE id = :b;
+UPDATE s.mid SET n = n + 1 WHERE id = :m;
+UPDATE s.few SET n = n + 1 WHERE id = :f;
+INSERT INTO s.log VALUES (:client_id, 1);
+COMMIT;
+});
+my $done = 0;
+foreach my $round (1 .. ($ENV{SOFORT_LONG} ? 30 : 6))
+{
+	my ($out, $err) = ('', '');
+	my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 6, '-T', 60, '-f', $script, $node->connstr('postgres') ],
+		'<', \undef, '>', \$out, '2>', \$err);
+	$node->wait_until('SELECT count(*) > ' . ($done + 300) . ' FROM s.log');
+	sql('VACUUM s.mid, s.few') if $round % 2;
+	$node->kill9;
+	$load->finish;
+	$node->start;
+	my ($big, $mid, $few, $log) = split /\|/, sql('SELECT (SELECT sum(n) FROM s.big), (SELECT sum(n) FROM s.mid), (SELECT sum(n) FROM s.few), (SELECT count(*) FROM s.log)');
+	is("$big $mid $few", "$log $log $log", "round $round: each transaction is there with all that it did, or not at all");
+	cmp_ok($log, '>', $done + 300, '... and what was seen is there');
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+	$done = $log;
+}
+
+$node->stop;
+$node->teardown_node;
+done_testing();
