@@ -166,17 +166,15 @@ expected_append(void)
 		return;
 	lower_scores();
 	/* the surest first */
-	for (int least = SCORE_MOST - SCORE_USE; least >= 0; least -= SCORE_USE)
+	for (int least = SCORE_MOST - SCORE_USE; least >= SCORE_USE; least -= SCORE_USE)
 	{
 		for (int i = 0; i < nknown; i += Max(n, 1))
 		{
-			n = run_of_blocks(i, &score);
-			if (n > 0 && n <= left && score > least && score <= least + SCORE_USE &&
-				nexpected < most)
-			{
-				append_run(i, n);
-				left -= n;
-			}
+			n = Min(run_of_blocks(i, &score), left);
+			if (score <= least || score > least + SCORE_USE || nexpected == most || n == 0)
+				continue;
+			append_run(i, n);
+			left -= n;
 		}
 	}
 	covering = nexpected > 0;
