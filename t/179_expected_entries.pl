@@ -90,6 +90,26 @@ $n = drains(map { 'UPDATE big SET n = n + 1 WHERE id = ' . ($_ * 104729 % 20000 
 cmp_ok($n, '<=', 20 * 2 + 4, 'others do not wait more often for it');
 $n = drains(map { transaction($_, 'ROLLBACK') } 1 .. 5);
 same('rolled back');
+
+# Transactions that begin where others did: the commit of the last one has prepared the next
+foreach my $alike ('INSERT INTO log VALUES (%d, 2)', 'UPDATE few SET n = n + 1 WHERE id = %d % 10 + 1', 'DELETE FROM log WHERE id = %d; INSERT INTO log VALUES (%d, 3)')
+{
+	my @sql = map { $alike =~ s/%d/$_/gr } 1001 .. 1040;
+	my $warm = join('', map { "$_;\n" } @sql[ 0 .. 19 ]);
+	my $rest = join('', map { "$_;\n" } @sql[ 20 .. 39 ]);
+	my @out = split /\n/, sql("SET search_path = s;\n$warm$count$rest$count");
+	sql("SET search_path = h;\n$warm$rest");
+	$n = $out[-1] - $out[0];
+	my $transactions = 20 * (1 + ($alike =~ tr/;//));
+	cmp_ok($n, '<=', $transactions * 1.5, "$alike: little more than one wait each");
+	note("$transactions transactions: $n drains");
+	same($alike);
+}
+drains(map { ("INSERT INTO log VALUES ($_, 4);\n", "BEGIN; SELECT FROM few WHERE id = 1 FOR UPDATE; COMMIT;\n", "INSERT INTO log VALUES ($_, 5);\n") } 1 .. 10);
+same('transactions that only lock rows between');
+drains(map { ("INSERT INTO log VALUES ($_, 4);\n", "BEGIN; SAVEPOINT a; INSERT INTO log VALUES ($_, 5); ROLLBACK TO a; INSERT INTO log VALUES ($_, 6); COMMIT;\n",
+	"BEGIN; SAVEPOINT a; UPDATE few SET n = n + 1 WHERE id = 1; RELEASE a; UPDATE few SET n = n + 1 WHERE id = 2; ROLLBACK;\n") } 1 .. 10);
+same('transactions that begin with a savepoint between');
 drains(map { my $t = transaction($_); $t =~ s/(UPDATE few.*?);/SAVEPOINT a; $1; ROLLBACK TO a; $1;/; $t } 1 .. 10);
 same('savepoints');
 drains(map { my $t = transaction($_); $t =~ s/BEGIN;/BEGIN; SAVEPOINT a;/; $t } 1 .. 10);
@@ -160,6 +180,41 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	sql("BEGIN; SELECT sofort.resume_transaction('$token'); UPDATE s.mid SET n = n + 1 WHERE id = 4; COMMIT");
 	is(sql($sums), join('|', $few + 1000, $mid + 2, 300), 'a kept transaction that expected a table which is gone');
 	is($node->verify_problems, '', '... tables, indexes and pool agree');
+}
+
+# A commit that fails after it has prepared the next transaction
+{
+	my $inserts = join('', map { "INSERT INTO log VALUES ($_, 7);\n" } 1 .. 12);
+	my $before = sql('SELECT count(*) FROM s.log');
+	foreach my $round (1 .. 3)
+	{
+		my ($out, $err);
+		$node->psql('postgres', "SET search_path = s;\n${inserts}SELECT sofort_test.arm('commit-before-durable', 'error', 1);\nINSERT INTO log VALUES (100, 7);\n"
+			  . "INSERT INTO log VALUES (101, 7);\n" . ($round == 1 ? '' : $round == 2 ? $inserts : "BEGIN; INSERT INTO log VALUES (102, 7);\nSELECT pg_sleep(0);\n"),
+			stdout => \$out, stderr => \$err, on_error_stop => 0);
+		like($err, qr/stop point/, 'a commit fails');
+		$before += $round == 2 ? 25 : 13;
+		$node->kill9 if $round > 1;
+		$node->start if $round > 1;
+		is(sql('SELECT count(*) FROM s.log'), $before, 'the others are there');
+		is($node->verify_problems, '', '... tables, indexes and pool agree');
+	}
+}
+
+# Sessions that are idle have prepared one, too
+{
+	my @idle = map { my $session = session(); $session->query_safe("INSERT INTO log VALUES ($_, 8)") foreach 1 .. 12; $session } 1 .. 3;
+	my $before = sql("SET search_path = s; $contents");
+	$node->kill9;
+	$_->{run}->kill_kill foreach @idle;
+	$node->start;
+	is(sql("SET search_path = s; $contents"), $before, 'killed with idle sessions: all is there, and nothing else');
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+	sql('CREATE TABLE s.again (id int) USING sofort');
+	sql(join('', map { "INSERT INTO s.again VALUES ($_);\n" } 1 .. 20));
+	$node->restart;
+	sql('INSERT INTO s.again VALUES (21)');
+	is(sql('SELECT ctid FROM s.again WHERE id = 21'), '(0,21)', 'an orderly stop leaves no place unused');
 }
 
 # What a start finds of one that was cut short: the tables that it expected are gone, or full of

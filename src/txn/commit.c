@@ -147,11 +147,13 @@ pre_commit(void)
 	if (error_look_context == NULL)
 		error_look_context = AllocSetContextCreate(TopMemoryContext, "sofort commit error",
 												   16 * 1024, 16 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
+	expected_prepare_next();
 	pm_drain_to_publish();
 	SOFORT_STOP("commit-before-durable");
 	push_error_context();
 	My.stage = STAGE_COMMITTED;
 	txn_publish_state(TCB_COMMITTED);
+	expected_next_durable();
 	/* the durable point: no allocation and no error from here to COMMIT */
 	SOFORT_STOP("commit-durable");
 }

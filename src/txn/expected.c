@@ -7,8 +7,9 @@
  * them, because an entry must be durable before the word that it covers is stored.  But the
  * transactions of a session are often alike: they change rows of the same few blocks, and
  * add rows where the last ones were added.  So the first drain of a transaction takes along
- * entries for blocks that earlier ones had to wait for.  README.md, "Expected entries",
- * says why one that is not used does no harm.
+ * entries for blocks that earlier ones had to wait for.  If they even begin with such a block,
+ * the drain of their commit does it for the next one.  README.md, "Expected entries", says why
+ * one that is not used does no harm.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +21,8 @@
 
 #define KNOWN_BLOCKS	32
 #define MOST_EXPECTED	6
-#define MOST_BLOCKS		28		/* in all of them: their rows are gone through at the end */
+#define MOST_BLOCKS		28		/* in all of them: a start after a crash goes through them */
+#define MOST_BLOCKS_NEXT 8		/* ... also of sessions that are idle */
 #define WAITS_NOTED		8		/* of a transaction: not those of bulk changes */
 
 /*
@@ -59,6 +61,22 @@ static int	nwaits;
 /* What the last one logged besides: the TCB has room for that, too */
 static int	nothers = 0;
 
+/* The TCB of the next transaction, if it is ACTIVE already, with these entries */
+static struct
+{
+	Tcb		   *tcb;			/* NULL: it is not */
+	bool		durable;
+	uint32		slot;
+	uint32		generation;
+	int			n;
+	TxnEntry	range[MOST_EXPECTED];
+} next;
+
+/* Do transactions begin with a block that is expected?  (Else the next one waits anyway.) */
+#define SUITED_FROM		4
+#define SUITED_MOST		8
+static int	suited = 0;
+
 static int
 compare_known(const KnownBlock *a, const KnownBlock *b)
 {
@@ -75,11 +93,12 @@ remove_known(int i)
 	memmove(&known[i], &known[i + 1], (--nknown - i) * sizeof(KnownBlock));
 }
 
-/* The block was waited for, or used. */
-static void
+/* The block was waited for, or used.  Was it expected before? */
+static bool
 raise_score(StoreId store, TxnEntryKind kind, uint64 row)
 {
 	KnownBlock	new = {.store = store,.kind = kind,.block = row / SOFORT_BLOCK_ROWS};
+	bool		was_expected;
 	int			lowest = 0;
 	int			i;
 
@@ -96,15 +115,23 @@ raise_score(StoreId store, TxnEntryKind kind, uint64 row)
 			known[i] = known[i - 1];
 		known[i] = new;
 	}
+	was_expected = known[i].score > SCORE_USE;
 	known[i].score = Min(known[i].score + SCORE_USE, SCORE_MOST);
+	return was_expected;
 }
 
-/* An entry for this row had to be waited for, though the TCB was active already. */
-void
+/* An entry for this row had to be waited for.  Was its block expected? */
+bool
 expected_note_wait(StoreId store, TxnEntryKind kind, uint64 row)
 {
-	if (pm_drain_is_slow() && ++nwaits <= WAITS_NOTED)
-		raise_score(store, kind, row);
+	return pm_drain_is_slow() && ++nwaits <= WAITS_NOTED && raise_score(store, kind, row);
+}
+
+/* A transaction has logged something for the first time; had it been expected, or was it? */
+void
+expected_note_first(bool was_expected)
+{
+	suited = was_expected ? Min(suited + 2, SUITED_MOST) : Max(suited - 1, 0);
 }
 
 /* Neighbours from i on that are expected, and the highest score of them. */
@@ -125,21 +152,6 @@ run_of_blocks(int i, int *score)
 }
 
 static void
-append_run(int i, int n)
-{
-	ExpectedEntry *e = &expected[nexpected++];
-
-	e->range = (TxnEntry)
-	{
-		.store = known[i].store, .kind = known[i].kind,
-		.row = known[i].block * SOFORT_BLOCK_ROWS, .count = n * SOFORT_BLOCK_ROWS
-	};
-	e->number = My.nentries;
-	e->first = e->end = 0;
-	txn_append_entry(e->range.store, e->range.kind, e->range.row, e->range.count);
-}
-
-static void
 lower_scores(void)
 {
 	for (int i = nknown - 1; i >= 0; i--)
@@ -147,6 +159,43 @@ lower_scores(void)
 		if (--known[i].score <= 0)
 			remove_known(i);
 	}
+}
+
+/* What a transaction is expected to need, the surest first; returns how many ranges. */
+static int
+choose_ranges(TxnEntry *range, int nblocks)
+{
+	int			most = Min(MOST_EXPECTED, TCB_INLINE_ENTRIES - nothers);
+	int			nranges = 0;
+	int			score;
+	int			n;
+
+	lower_scores();
+	for (int least = SCORE_MOST - SCORE_USE; least >= SCORE_USE; least -= SCORE_USE)
+	{
+		for (int i = 0; i < nknown; i += Max(n, 1))
+		{
+			n = Min(run_of_blocks(i, &score), nblocks);
+			if (score <= least || score > least + SCORE_USE || nranges == most || n == 0)
+				continue;
+			range[nranges++] = (TxnEntry)
+			{
+				.store = known[i].store, .kind = known[i].kind,
+				.row = known[i].block * SOFORT_BLOCK_ROWS, .count = n * SOFORT_BLOCK_ROWS
+			};
+			nblocks -= n;
+		}
+	}
+	return nranges;
+}
+
+static void
+expect(const TxnEntry *range, int64 number)
+{
+	expected[nexpected++] = (ExpectedEntry)
+	{
+		.range = *range, .number = number
+	};
 }
 
 /*
@@ -157,27 +206,93 @@ lower_scores(void)
 void
 expected_append(void)
 {
-	int			most = Min(MOST_EXPECTED, TCB_INLINE_ENTRIES - nothers);
-	int			left = MOST_BLOCKS;
-	int			score;
+	TxnEntry	range[MOST_EXPECTED];
 	int			n;
 
 	if (!pm_drain_is_slow() || My.nframes > 1 || My.kept != NULL)
 		return;
-	lower_scores();
-	/* the surest first */
-	for (int least = SCORE_MOST - SCORE_USE; least >= SCORE_USE; least -= SCORE_USE)
+	n = choose_ranges(range, MOST_BLOCKS);
+	for (int i = 0; i < n; i++)
 	{
-		for (int i = 0; i < nknown; i += Max(n, 1))
-		{
-			n = Min(run_of_blocks(i, &score), left);
-			if (score <= least || score > least + SCORE_USE || nexpected == most || n == 0)
-				continue;
-			append_run(i, n);
-			left -= n;
-		}
+		expect(&range[i], My.nentries);
+		txn_append_entry(range[i].store, range[i].kind, range[i].row, range[i].count);
 	}
-	covering = nexpected > 0;
+	covering = n > 0;
+}
+
+/*
+ * The transaction is about to commit: prepares the TCB of the next one.  Flushed, not drained:
+ * expected_next_durable() when it is.
+ */
+void
+expected_prepare_next(void)
+{
+	expected_forget_next();
+	if (!pm_drain_is_slow() || suited < SUITED_FROM)
+		return;
+	next.n = choose_ranges(next.range, MOST_BLOCKS_NEXT);
+	if (next.n > 0)
+		next.tcb = tcb_activate_next(&next.slot, &next.generation);
+	if (next.tcb == NULL)
+		return;
+	for (int i = 0; i < next.n; i++)
+	{
+		const TxnEntry *e = &next.range[i];
+
+		entry_store(&next.tcb->entries[i], e->store, next.generation, e->kind, e->row, e->count);
+	}
+	pm_flush(next.tcb, offsetof(Tcb, entries) + next.n * sizeof(TcbEntry));
+	next.durable = false;
+}
+
+void
+expected_next_durable(void)
+{
+	next.durable = true;
+}
+
+/*
+ * The TCB that was prepared, if any, is not needed.  Its slot may become another's with the
+ * same generation, so its entries go, too.  Flushed, not drained.
+ */
+void
+expected_forget_next(void)
+{
+	Tcb		   *tcb = next.tcb;
+	uint64		active = TCB_MAKE_STATE(TCB_ACTIVE, next.generation, TxnShmem->life);
+
+	next.tcb = NULL;
+	if (tcb == NULL || tcb->state != active)
+		return;
+	for (int i = 0; i < next.n; i++)
+		pm_store8(&tcb->entries[i].what, 0);
+	pm_store8(&tcb->state, TCB_MAKE_STATE(TCB_FREE, next.generation, TxnShmem->life));
+}
+
+/* Takes the TCB that was prepared for this transaction, if there is one. */
+void
+expected_adopt(void)
+{
+	if (next.tcb == NULL || next.slot != My.slot || next.generation != My.generation)
+		return;
+	if (!next.durable)
+	{
+		/* the commit that should have made it so has failed */
+		expected_forget_next();
+		return;
+	}
+	My.tcb = next.tcb;
+	next.tcb = NULL;
+	pm_store8(&My.tcb->xid, My.fxid);
+	My.durable = true;
+	for (int i = 0; i < next.n; i++)
+		expect(&next.range[i], i);
+	My.nentries = next.n;
+	My.backend->nentries = (uint64) My.nentries;
+	covering = true;
+	/* (as expected_append()) */
+	if (My.nframes > 1 || My.kept != NULL || My.prepared != NULL)
+		expected_settle();
 }
 
 bool
@@ -194,7 +309,7 @@ expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 		{
 			e->first = e->end == 0 ? row : Min(e->first, row);
 			e->end = Max(e->end, row + count);
-			raise_score(store, kind, row);
+			(void) raise_score(store, kind, row);
 			return true;
 		}
 	}

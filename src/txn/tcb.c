@@ -411,7 +411,10 @@ static void
 drain_at_exit(int code, Datum arg)
 {
 	if (pool_status() == POOL_READY)
+	{
+		expected_forget_next();
 		pm_drain();
+	}
 }
 
 /* Takes the place in the ring for a transaction that begins; returns this backend's number. */
@@ -669,27 +672,54 @@ zero_entries(volatile Tcb *tcb)
  * Fills the first line, not flushed yet.  All stores go to one line and become durable in
  * this order, so a crash finds the old transaction, FREE, or all of the new one.
  */
+static void
+fill_first_line(volatile Tcb *tcb, uint32 generation, uint64 fxid)
+{
+	Assert(tcb->overflow == PM_NULL);
+	tcb->state = TCB_MAKE_STATE(TCB_FREE, generation, TxnShmem->life);
+	pm_line_order((const void *) tcb);
+	tcb->xid = fxid;
+	pm_line_order((const void *) tcb);
+	tcb->state = TCB_MAKE_STATE(TCB_ACTIVE, generation, TxnShmem->life);
+	pm_line_order((const void *) tcb);
+}
+
 void
 tcb_activate(void)
 {
-	volatile Tcb *tcb = My.tcb;
 	TxnSlot    *s = &TxnSlots[My.slot];
 
 	if (slot_flushed[My.ring_place] >= drains)
 		txn_drain();			/* the last transaction's stamps */
-	Assert(tcb->overflow == PM_NULL);
 	if (s->wrapped)
 	{
-		zero_entries(tcb);
+		zero_entries(My.tcb);
 		s->wrapped = false;
 	}
-	tcb->state = TCB_MAKE_STATE(TCB_FREE, My.generation, TxnShmem->life);
-	pm_line_order(My.tcb);
-	tcb->xid = My.fxid;
-	pm_line_order(My.tcb);
-	tcb->state = TCB_MAKE_STATE(TCB_ACTIVE, My.generation, TxnShmem->life);
-	pm_line_order(My.tcb);
+	fill_first_line(My.tcb, My.generation, My.fxid);
 	My.durable = true;
+}
+
+/*
+ * Makes the TCB ACTIVE that the next transaction of this process will have, before there is
+ * one.  NULL if that takes more than to flush its first line, which is left to the caller.
+ */
+Tcb *
+tcb_activate_next(uint32 *slot, uint32 *generation)
+{
+	const TxnBackend *b = My.backend;
+	const TxnSlot *s;
+	Tcb		   *tcb;
+
+	*slot = TxnRings[(b - TxnBackends) * TxnShmem->ring + b->ring_next];
+	s = &TxnSlots[*slot];
+	*generation = (s->generation + 1) & GENERATION_MASK;
+	if (*slot == My.slot || slot_flushed[b->ring_next] >= drains || *generation == 0 || s->wrapped ||
+		*slot >= pg_atomic_read_u32(&TxnShmem->ntcbs))
+		return NULL;
+	tcb = txn_tcb_of_slot(*slot);
+	fill_first_line(tcb, *generation, 0);
+	return tcb;
 }
 
 /* Activates a TCB even if the write set is empty; flushed with the next store to its state. */
@@ -697,6 +727,9 @@ void
 txn_activate(void)
 {
 	Assert(My.have_slot);
+	if (My.durable)
+		return;
+	expected_adopt();
 	if (My.durable)
 		return;
 	if (My.tcb == NULL)

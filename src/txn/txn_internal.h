@@ -386,6 +386,7 @@ lock_word_of_this_life(uint64 word)
 /* ---- tcb.c ---- */
 extern void txn_activate(void);
 extern void tcb_activate(void);
+extern Tcb *tcb_activate_next(uint32 *slot, uint32 *generation);
 extern bool txn_take_over(uint32 slot, uint32 generation, int64 nentries, CommandId command,
 						  bool (*claim) (void *arg), void *arg);
 extern void txn_join(SubTransactionId sub);	/* xid, slot, mirror: to lock rows */
@@ -434,8 +435,13 @@ extern void txn_store_carried_lock(TcbEntry *d, StoreId store, uint32 generation
 								   LockTupleMode mode);
 
 /* ---- expected.c ---- */
-extern void expected_note_wait(StoreId store, TxnEntryKind kind, uint64 row);
+extern bool expected_note_wait(StoreId store, TxnEntryKind kind, uint64 row);
+extern void expected_note_first(bool was_expected);
 extern void expected_append(void);
+extern void expected_prepare_next(void);
+extern void expected_next_durable(void);
+extern void expected_forget_next(void);
+extern void expected_adopt(void);
 extern bool expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 extern void expected_cover_no_more(void);
 extern void expected_settle(void);

@@ -90,9 +90,12 @@ void
 txn_append_entry(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
 	TcbEntry   *d;
-	bool		first = !My.durable;
+	bool		first;
 
 	Assert(My.have_slot && My.stage == STAGE_OPEN);
+	if (!My.durable)
+		expected_adopt();
+	first = !My.durable;
 	if (My.tcb == NULL)
 		My.tcb = txn_tcb_of_slot(My.slot);
 	d = durable_entry(My.nentries);
@@ -187,11 +190,16 @@ drain_entries(bool first)
 void
 txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
-	bool		first = !My.durable;
+	bool		begins = !My.durable;
+	bool		first;
 	bool		logged = false;
+	bool		was_expected = true;
 	uint32		left = count;
 
 	Assert(count > 0);
+	if (begins)
+		expected_adopt();
+	first = !My.durable;
 	for (;;)
 	{
 		uint32		n = Min(left, ENTRY_MAX_COUNT);
@@ -204,25 +212,34 @@ txn_log(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	if (logged)
 	{
 		drain_entries(first);
-		if (!first && (kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END))
+		was_expected = (kind == TXN_ENTRY_BEGIN || kind == TXN_ENTRY_END) &&
 			expected_note_wait(store, kind, row);
 	}
+	if (begins)
+		expected_note_first(was_expected);
 	SOFORT_STOP("txn-logged");
 }
 
 void
 txn_log_update(StoreId store, uint64 old_row, uint64 new_row)
 {
-	bool		first = !My.durable;
-	bool		end = log_rows(store, TXN_ENTRY_END, old_row, 1);
-	bool		begin = log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
+	bool		begins = !My.durable;
+	bool		first;
+	bool		end;
+	bool		begin;
+	bool		was_expected;
 
+	if (begins)
+		expected_adopt();
+	first = !My.durable;
+	end = log_rows(store, TXN_ENTRY_END, old_row, 1);
+	begin = log_rows(store, TXN_ENTRY_BEGIN, new_row, 1);
 	if (end || begin)
 		drain_entries(first);
-	if (end && !first)
-		expected_note_wait(store, TXN_ENTRY_END, old_row);
-	if (begin && !first)
-		expected_note_wait(store, TXN_ENTRY_BEGIN, new_row);
+	was_expected = !end || expected_note_wait(store, TXN_ENTRY_END, old_row);
+	was_expected &= !begin || expected_note_wait(store, TXN_ENTRY_BEGIN, new_row);
+	if (begins)
+		expected_note_first(was_expected);
 	SOFORT_STOP("txn-logged");
 }
 

@@ -350,8 +350,6 @@ UPDATE d SET v = v + 1 WHERE id = 12;
 UPDATE few SET n = n + 1 WHERE id = 1;
 INSERT INTO log VALUES (6, 1);
 ROLLBACK;
--- step one that expects too much @11
-UPDATE d SET v = v + 1 WHERE id = 12;
 -- step one that is held when it expects something @11 (held at txn-activated)
 UPDATE d SET v = v + 1 WHERE id = 13;
 -- step others change what it expects @12
@@ -366,13 +364,15 @@ INSERT INTO log SELECT i, 12 FROM generate_series(20, 25) i;
 UPDATE few SET n = n + 100;
 ROLLBACK;
 -- step it goes on @11 (goes on)
+-- step one that expects too much @11
+UPDATE d SET v = v + 1 WHERE id = 12;
 -- step the next one @11
 BEGIN;
 UPDATE d SET v = v + 1 WHERE id = 14;
 INSERT INTO log VALUES (7, 1);
 UPDATE few SET n = n + 1 WHERE id = 5;
 COMMIT;
--- step one more that is held @11 (held at txn-activated)
+-- step one more that is held, and was prepared @11 (held at txn-logged)
 UPDATE d SET v = v + 1 WHERE id = 12;
 -- step what it expects is dropped @12
 DROP TABLE log;
@@ -386,3 +386,63 @@ BEGIN;
 UPDATE d SET v = v + 1 WHERE id = 14;
 UPDATE few SET n = n + 1 WHERE id = 5;
 COMMIT;
+
+-- Transactions that begin where others did: the commit of one prepares the next
+-- step a table for them
+CREATE TABLE many (id int PRIMARY KEY, n int) USING sofort;
+-- step row 1 @9
+INSERT INTO many VALUES (1, 1);
+-- step row 2 @9
+INSERT INTO many VALUES (2, 1);
+-- step row 3 @9
+INSERT INTO many VALUES (3, 1);
+-- step row 4 @9
+INSERT INTO many VALUES (4, 1);
+-- step row 5 @9
+INSERT INTO many VALUES (5, 1);
+-- step row 6 @9
+INSERT INTO many VALUES (6, 1);
+-- step row 7 @9
+INSERT INTO many VALUES (7, 1);
+-- step row 8 @9
+INSERT INTO many VALUES (8, 1);
+-- step one that only locks @9
+SELECT FROM many WHERE id = 1 FOR UPDATE;
+-- step row 9 @9
+INSERT INTO many VALUES (9, 1);
+-- step rolled back, when it was prepared @9
+BEGIN;
+INSERT INTO many VALUES (10, 1);
+ROLLBACK;
+-- step row 11 @9
+INSERT INTO many VALUES (11, 1);
+-- step row 12, held before its commit @9 (held at commit-before-durable)
+INSERT INTO many VALUES (12, 1);
+-- step others add theirs @12
+INSERT INTO many SELECT i, 2 FROM generate_series(20, 24) i;
+-- step and change them @12
+UPDATE many SET n = n + 1;
+-- step row 12 is there @9 (goes on)
+-- step an update @9
+UPDATE many SET n = n + 1 WHERE id = 2;
+-- step again @9
+UPDATE many SET n = n + 1 WHERE id = 2;
+-- step and again @9
+UPDATE many SET n = n + 1 WHERE id = 2;
+-- step and once more @9
+UPDATE many SET n = n + 1 WHERE id = 2;
+-- step one that is held behind its link @9 (held at store-link-published)
+UPDATE many SET n = n + 1 WHERE id = 2;
+-- step others drain lines of it @12
+INSERT INTO many VALUES (30, 2);
+-- step and update @12
+UPDATE many SET n = n + 1 WHERE id IN (3, 4, 30);
+-- step it ends @9 (goes on)
+-- step what it has prepared is emptied @12
+TRUNCATE many;
+-- step and filled @12
+INSERT INTO many SELECT i, 3 FROM generate_series(1, 9) i;
+-- step the session ends @9 (leaves)
+INSERT INTO many VALUES (40, 1);
+-- step its table goes @12
+DROP TABLE many;
