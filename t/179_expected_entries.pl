@@ -217,6 +217,36 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	is(sql('SELECT ctid FROM s.again WHERE id = 21'), '(0,21)', 'an orderly stop leaves no place unused');
 }
 
+# One that is kept, or that only locks rows and is prepared, takes over what was prepared for it
+{
+	my $session = session();
+	$session->query_safe("INSERT INTO log VALUES ($_, 9)") foreach 1 .. 12;
+	my ($few, $mid, $log) = split /\|/, sql($sums);
+	my $token = $session->query_safe('BEGIN; SELECT sofort.keep_transaction()');
+	$session->query_safe('INSERT INTO log VALUES (13, 9)');
+	$session->query_safe('UPDATE few SET n = n + 1 WHERE id = 1');
+	$node->kill9;
+	$session->{run}->kill_kill;
+	$node->start;
+	is(sql($sums), "$few|$mid|$log", 'one that is kept waits');
+	sql("BEGIN; SELECT sofort.resume_transaction('$token'); INSERT INTO s.log VALUES (14, 9); COMMIT");
+	is(sql($sums), join('|', $few + 1, $mid, $log + 2), '... and goes on');
+
+	$session = session();
+	$session->query_safe("INSERT INTO log VALUES ($_, 9)") foreach 1 .. 12;
+	($few, $mid, $log) = split /\|/, sql($sums);
+	$session->query_safe(q{BEGIN; SELECT FROM few WHERE id = 2 FOR UPDATE; PREPARE TRANSACTION 'q'});
+	$session->query_safe("INSERT INTO log VALUES ($_, 9)") foreach 13 .. 15;
+	$node->kill9;
+	$session->{run}->kill_kill;
+	$node->start;
+	is(sql(q{SELECT entries FROM sofort.transactions WHERE state = 'prepared'}), 1, 'one that is prepared has its lock, and nothing else');
+	like($node->error_of('SELECT FROM s.few WHERE id = 2 FOR SHARE NOWAIT'), qr/^55P03/, '... which is in force');
+	sql(q{COMMIT PREPARED 'q'});
+	is(sql($sums), join('|', $few, $mid, $log + 3), '... beside what came after it');
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+}
+
 # What a start finds of one that was cut short: the tables that it expected are gone, or full of
 # what others did there meanwhile
 foreach my $how ('', 'DROP TABLE s.log; CREATE TABLE s.log (id int, n int NOT NULL) USING sofort', 'TRUNCATE s.log, s.mid', 'VACUUM FULL s.mid',

@@ -684,6 +684,7 @@ fill_first_line(volatile Tcb *tcb, uint32 generation, uint64 fxid)
 	pm_line_order((const void *) tcb);
 }
 
+/* The first line of our own TCB, which the caller flushes with what else is in it. */
 void
 tcb_activate(void)
 {
@@ -727,9 +728,8 @@ void
 txn_activate(void)
 {
 	Assert(My.have_slot);
-	if (My.durable)
-		return;
-	expected_adopt();
+	if (!My.durable)
+		expected_adopt();
 	if (My.durable)
 		return;
 	if (My.tcb == NULL)
