@@ -202,6 +202,25 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	}
 }
 
+# ... the next one must not rely on what was not drained: others drain the lines of its rows
+{
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	sql('CREATE TABLE s.side (id int) USING sofort');
+	$session->query('SET search_path = s');
+	$session->query("INSERT INTO side VALUES ($_)") foreach 1 .. 12;
+	$session->query("SELECT sofort_test.arm('commit-before-durable', 'error', 1)");
+	$session->query('INSERT INTO side VALUES (13)');
+	$session->query('BEGIN; INSERT INTO side VALUES (14)');
+	sql("INSERT INTO s.side VALUES ($_)") foreach 101 .. 104;
+	$node->kill9;
+	$session->{run}->kill_kill;
+	$node->start;
+	is(sql('SELECT count(*), max(id) FROM s.side'), '16|104', 'of one that goes on after a failed commit nothing is left');
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+	sql('VACUUM s.side');
+	is(sql('SELECT count(*) FROM s.side'), 16, '... nor after VACUUM');
+}
+
 # Sessions that are idle have prepared one, too
 {
 	my @idle = map { my $session = session(); $session->query_safe("INSERT INTO log VALUES ($_, 8)") foreach 1 .. 12; $session } 1 .. 3;
