@@ -15,20 +15,7 @@ use Test::More;
 
 plan skip_all => 'heap has no write sets' if $SofortNode::am ne 'sofort';
 
-my $node = SofortNode->new('main');
-my $dir = $node->basedir . '/disk';
-mkdir $dir;
-$node->{_sofort_pool} = "$dir/pool";
-$node->init(conf => [ "sofort.durability = 'msync'", "sofort.redo_size = '16MB'", 'autovacuum = off',
-	'max_prepared_transactions = 5', 'checkpoint_timeout = 1h' ]);
-$node->start;
-if ($node->safe_psql('postgres', q{SELECT coalesce((SELECT medium FROM sofort.pool), 'none')}) ne 'msync')
-{
-	$node->stop;
-	$node->teardown_node;
-	diag('NOT TESTED: expected entries (the tests run in a file system in memory)');
-	plan skip_all => 'the file system is in memory';
-}
+my $node = SofortNode->new_on_disk('expected entries', 'max_prepared_transactions = 5', 'checkpoint_timeout = 1h');
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 

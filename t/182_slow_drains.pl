@@ -15,19 +15,7 @@ use Test::More;
 
 plan skip_all => 'heap has no drains' if $SofortNode::am ne 'sofort';
 
-my $node = SofortNode->new('main');
-my $dir = $node->basedir . '/disk';
-mkdir $dir;
-$node->{_sofort_pool} = "$dir/pool";
-$node->init(conf => [ "sofort.durability = 'msync'", "sofort.redo_size = '16MB'", 'autovacuum = off', 'jit = off' ]);
-$node->start;
-if ($node->safe_psql('postgres', q{SELECT coalesce((SELECT medium FROM sofort.pool), 'none')}) ne 'msync')
-{
-	$node->stop;
-	$node->teardown_node;
-	diag('NOT TESTED: statements of many rows on a disk (the tests run in a file system in memory)');
-	plan skip_all => 'the file system is in memory';
-}
+my $node = SofortNode->new_on_disk('statements of many rows on a disk', 'jit = off');
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 

@@ -101,6 +101,24 @@ sub init
 	return;
 }
 
+# A node that runs, with its pool on a disk (medium msync). Where the tests run in a file system in
+# memory the test is skipped, and says what is not tested.
+sub new_on_disk
+{
+	my ($class, $what, @conf) = @_;
+	my $node = $class->new('main');
+	my $dir = $node->basedir . '/disk';
+	mkdir $dir;
+	$node->{_sofort_pool} = "$dir/pool";
+	$node->init(conf => [ "sofort.durability = 'msync'", "sofort.redo_size = '16MB'", 'autovacuum = off', @conf ]);
+	$node->start;
+	return $node if $node->safe_psql('postgres', q{SELECT coalesce((SELECT medium FROM sofort.pool), 'none')}) eq 'msync';
+	$node->stop;
+	$node->teardown_node;
+	diag("NOT TESTED: $what (the tests run in a file system in memory)");
+	plan(skip_all => 'the file system is in memory');
+}
+
 # Fork the postmaster. Returns at once.
 sub spawn
 {

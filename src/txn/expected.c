@@ -127,10 +127,24 @@ expected_note_wait(StoreId store, TxnEntryKind kind, uint64 row)
 	return pm_drain_is_slow() && ++nwaits <= WAITS_NOTED && raise_score(store, kind, row);
 }
 
-/* A transaction has logged something for the first time; had it been expected, or was it? */
+static void
+lower_scores(void)
+{
+	for (int i = nknown - 1; i >= 0; i--)
+	{
+		if (--known[i].score <= 0)
+			remove_known(i);
+	}
+}
+
+/*
+ * A transaction has logged something for the first time; was it expected?  Once for each that
+ * writes, so this is where blocks that are not used become less likely.
+ */
 void
 expected_note_first(bool was_expected)
 {
+	lower_scores();
 	suited = was_expected ? Min(suited + 2, SUITED_MOST) : Max(suited - 1, 0);
 }
 
@@ -151,16 +165,6 @@ run_of_blocks(int i, int *score)
 	return n;
 }
 
-static void
-lower_scores(void)
-{
-	for (int i = nknown - 1; i >= 0; i--)
-	{
-		if (--known[i].score <= 0)
-			remove_known(i);
-	}
-}
-
 /* What a transaction is expected to need, the surest first; returns how many ranges. */
 static int
 choose_ranges(TxnEntry *range, int nblocks)
@@ -170,7 +174,6 @@ choose_ranges(TxnEntry *range, int nblocks)
 	int			score;
 	int			n;
 
-	lower_scores();
 	for (int least = SCORE_MOST - SCORE_USE; least >= SCORE_USE; least -= SCORE_USE)
 	{
 		for (int i = 0; i < nknown; i += Max(n, 1))
