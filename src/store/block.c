@@ -157,6 +157,7 @@ store_cursor_move(StoreDesc *store, BlockCursor *cursor, uint64 block)
 
 	cursor->block = block;
 	cursor->capacity = 0;
+	cursor->rows = block_capacity(block);
 	if (header == NULL)
 		return;
 	plan = plan_get(store, header->shape);

@@ -116,7 +116,7 @@ store_identity_problem(const StoreHeader *header)
 		return "header has no magic number";
 	if (!PM_SEALED_ID_RIGHT(header->sealed_id))
 		return "store id is damaged";
-	if (header->flag_word >> 32 != identity_crc(header))
+	if (word_read((const uint64 *) &header->flag_word) >> 32 != identity_crc(header))
 		return "checksum of the header is wrong";
 	return NULL;
 }

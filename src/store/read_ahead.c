@@ -10,10 +10,14 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "sofort/store/store_internal.h"
 
 /* How far ahead: so that a disk is busy, and little is read in vain if the reader ends early */
 #define WINDOW_BYTES	(1024 * 1024)
+
+/* For so long, in microseconds, a table that fits a window is not asked for again: it is there */
+#define ASK_AGAIN_AFTER	1000000
 
 /*
  * How much of a block, from its start on, is read by who wants this column, or whole rows.  With
@@ -77,6 +81,20 @@ store_read_ahead(StoreDesc *store, uint64 block, uint64 end, int att)
 		ask_for_blocks(store->header, block, end, bytes_of_block(plan, att));
 }
 
+/* Did this process ask for this table, as a whole, a moment ago? */
+static bool
+asked_lately(StoreDesc *store, bool asks_for_all)
+{
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+	TimestampTz *asked_at = &store->local->read_ahead_at;
+
+	if (*asked_at != 0 && now >= *asked_at && now < *asked_at + ASK_AGAIN_AFTER)
+		return true;
+	if (asks_for_all)
+		*asked_at = now;
+	return false;
+}
+
 void
 store_next_read_ahead(StoreDesc *store, StoreReadAhead *ahead, uint64 block, uint64 end)
 {
@@ -92,5 +110,7 @@ store_next_read_ahead(StoreDesc *store, StoreReadAhead *ahead, uint64 block, uin
 	ahead->first = block;
 	ahead->next = block + (window + 1) / 2;
 	ahead->end = Min(block + window, end);
+	if (end <= window && asked_lately(store, from == 0))
+		return;
 	ask_for_blocks(store->header, from, ahead->end, size);
 }

@@ -174,6 +174,29 @@ tableam_read_ahead(SofortScan scan, BlockNumber block)
 						 store_first_block(scan->store, scan->end_block));
 }
 
+/* Adds those of n rows, from this one on in its block, that may be visible. */
+static inline void
+collect_run(SofortScan scan, const RowRef *first, uint32 n, Size stride)
+{
+	RowWords   *words = first->words;
+	RowRef	   *ref = &scan->rows[scan->nrows];
+
+	for (uint32 i = 0; i < n; i++, words = (RowWords *) ((char *) words + stride))
+	{
+		uint64		begin = word_read(&words->begin);
+
+		if (begin == WORD_EMPTY)
+			continue;
+		*ref = (RowRef)
+		{
+			.row = first->row + i,.block = first->block,.index = first->index + i,.words = words
+		};
+		if (!scan->tested || version_visible(scan, ref, begin, word_read(&words->end)))
+			ref++;
+	}
+	scan->nrows = (int) (ref - scan->rows);
+}
+
 /* Fill rows[] from a block. */
 static void
 collect_rows(SofortScan scan, BlockNumber block)
@@ -181,10 +204,10 @@ collect_rows(SofortScan scan, BlockNumber block)
 	uint64		position = (uint64) block * SOFORT_BLOCK_ROWS;
 	uint64		last = position + store_rows_in(scan->store, block) - 1;
 	BlockCursor cursor;
-	int			n = 0;
 
 	CHECK_FOR_INTERRUPTS();
 	scan->block = block;
+	scan->nrows = 0;
 	position = Max(position, scan->min_position);
 	last = Min(last, scan->max_position);
 
@@ -195,22 +218,17 @@ collect_rows(SofortScan scan, BlockNumber block)
 	tableam_read_ahead(scan, block);
 	epoch_enter();
 	store_cursor_init(&cursor);
-	for (; position <= last; position++)
+	while (position <= last)
 	{
-		RowRef	   *ref = &scan->rows[n];
-		uint64		begin;
+		RowRef		first;
+		bool		located;
+		uint32		n = store_cursor_run(scan->reader, &cursor, position, last, &first, &located);
 
-		if (!store_cursor_locate(scan->reader, &cursor,
-								 row_from_position(scan->reader, position), ref))
-			continue;			/* it has no storage (but those behind it may have some) */
-		begin = word_read(&ref->words->begin);
-		if (begin == WORD_EMPTY)
-			continue;
-		if (!scan->tested || version_visible(scan, ref, begin, word_read(&ref->words->end)))
-			n++;
+		if (located)
+			collect_run(scan, &first, n, cursor.stride);
+		position += n;
 	}
 	epoch_exit();
-	scan->nrows = n;
 }
 
 /* The next block of the scan, or InvalidBlockNumber. */

@@ -5,7 +5,7 @@
  *
  * Where a drain waits for a disk, a transaction of several statements would wait in each of
  * them, because an entry must be durable before the word that it covers is stored.  But the
- * transactions of a session are often alike: they change rows of the same few blocks, and
+ * transactions of a session are often alike: they change rows of the same small tables, and
  * add rows where the last ones were added.  So the first drain of a transaction takes along
  * entries for blocks that earlier ones had to wait for.  If they even begin with such a block,
  * the drain of their commit does it for the next one.  README.md, "Expected entries", says why
@@ -15,47 +15,64 @@
  */
 #include "postgres.h"
 
+#include "port/pg_bitutils.h"
 #include "sofort/pmem/persist.h"
 
 #include "txn_internal.h"
 
-#define KNOWN_BLOCKS	32
-#define MOST_EXPECTED	6
-#define MOST_BLOCKS		28		/* in all of them: a start after a crash goes through them */
-#define MOST_BLOCKS_NEXT 8		/* ... also of sessions that are idle */
+#define KNOWN_PLACES	32
+#define MOST_EXPECTED	8
+#define MOST_BLOCKS		128		/* in all of them: a start after a crash goes through them */
+#define MOST_BLOCKS_NEXT 16	/* ... also of sessions that are idle */
 #define WAITS_NOTED		8		/* of a transaction: not those of bulk changes */
 
 /*
- * A block is expected once it was waited for or used in more than one of SCORE_USE
- * transactions.  (One of the blocks of a large table that is changed anywhere is not.)
+ * A place is expected once it was waited for or used in more than one of SCORE_USE transactions.
+ * (The places of a large table that is changed anywhere are not.)
  */
 #define SCORE_USE		8
 #define SCORE_MOST		32
 
-typedef struct KnownBlock
+/* Blocks of a table that lie together: one entry names those that were used lately */
+#define PLACE_BLOCKS	64
+#define PERIOD			48		/* transactions that write; lately: in this period or the last */
+#define BLOCKS_BEHIND	2		/* those where rows were added: the next ones come there */
+
+typedef struct KnownPlace
 {
 	StoreId		store;
 	TxnEntryKind kind;
-	uint64		block;
+	uint64		number;			/* block / PLACE_BLOCKS */
+	uint64		used;			/* one bit for each block: in this period */
+	uint64		used_before;	/* in the last one */
 	int			score;
-} KnownBlock;
+} KnownPlace;
+
+/* Rows from first on, before end; none: end is 0 */
+typedef struct RowRange
+{
+	uint64		first;
+	uint64		end;
+} RowRange;
 
 typedef struct ExpectedEntry
 {
 	TxnEntry	range;			/* whole blocks */
 	int64		number;			/* in the write set */
-	uint64		first;			/* rows that it had to cover so far: from this one on, */
-	uint64		end;			/* ... before this one; none: 0 */
+	RowRange	covered;		/* what it had to cover so far, */
+	RowRange	before;			/* ... and before the last row of this number */
+	uint64		last;
 } ExpectedEntry;
 
-/* In order of store, kind and block */
-static KnownBlock known[KNOWN_BLOCKS];
+static KnownPlace known[KNOWN_PLACES];
 static int	nknown;
+static int	transactions_in_period;
 
 /* Of this transaction */
 static ExpectedEntry expected[MOST_EXPECTED];
 static int	nexpected;
 static bool covering;
+static bool chosen;				/* no more will be added */
 static int	nwaits;
 
 /* What the last one logged besides: the TCB has room for that, too */
@@ -77,46 +94,62 @@ static struct
 #define SUITED_MOST		8
 static int	suited = 0;
 
+/* The blocks that one entry is to name: from *first on.  Returns how many. */
 static int
-compare_known(const KnownBlock *a, const KnownBlock *b)
+blocks_of_place(const KnownPlace *place, uint64 *first)
 {
-	if (a->store != b->store)
-		return a->store < b->store ? -1 : 1;
-	if (a->kind != b->kind)
-		return a->kind < b->kind ? -1 : 1;
-	return a->block < b->block ? -1 : a->block > b->block ? 1 : 0;
+	uint64		used = place->used | place->used_before;
+	int			lowest = pg_rightmost_one_pos64(used);
+	int			n = pg_leftmost_one_pos64(used) - lowest + 1;
+
+	*first = place->number * PLACE_BLOCKS + lowest;
+	return n + (place->kind == TXN_ENTRY_BEGIN ? BLOCKS_BEHIND : 0);
 }
 
-static void
-remove_known(int i)
+/* Can the next transaction expect this block? */
+static bool
+is_expected(const KnownPlace *place, uint64 block)
 {
-	memmove(&known[i], &known[i + 1], (--nknown - i) * sizeof(KnownBlock));
+	uint64		first;
+	int			n = blocks_of_place(place, &first);
+
+	return place->score > SCORE_USE && n <= MOST_BLOCKS_NEXT && block >= first &&
+		block < first + n;
+}
+
+/* The place of a block; one that was not known takes that of another, if there are too many. */
+static KnownPlace *
+place_of(StoreId store, TxnEntryKind kind, uint64 block)
+{
+	uint64		number = block / PLACE_BLOCKS;
+	KnownPlace *lowest = &known[0];
+
+	for (KnownPlace *place = known; place < known + nknown; place++)
+	{
+		if (place->store == store && place->kind == kind && place->number == number)
+			return place;
+		if (place->score < lowest->score)
+			lowest = place;
+	}
+	if (nknown < KNOWN_PLACES)
+		lowest = &known[nknown++];
+	*lowest = (KnownPlace)
+	{
+		.store = store, .kind = kind, .number = number
+	};
+	return lowest;
 }
 
 /* The block was waited for, or used.  Was it expected before? */
 static bool
 raise_score(StoreId store, TxnEntryKind kind, uint64 row)
 {
-	KnownBlock	new = {.store = store,.kind = kind,.block = row / SOFORT_BLOCK_ROWS};
-	bool		was_expected;
-	int			lowest = 0;
-	int			i;
+	uint64		block = row / SOFORT_BLOCK_ROWS;
+	KnownPlace *place = place_of(store, kind, block);
+	bool		was_expected = place->score > 0 && is_expected(place, block);
 
-	for (i = 0; i < nknown && compare_known(&known[i], &new) != 0; i++)
-	{
-		if (known[i].score < known[lowest].score)
-			lowest = i;
-	}
-	if (i == nknown)
-	{
-		if (nknown == KNOWN_BLOCKS)
-			remove_known(lowest);
-		for (i = nknown++; i > 0 && compare_known(&known[i - 1], &new) > 0; i--)
-			known[i] = known[i - 1];
-		known[i] = new;
-	}
-	was_expected = known[i].score > SCORE_USE;
-	known[i].score = Min(known[i].score + SCORE_USE, SCORE_MOST);
+	place->used |= UINT64CONST(1) << block % PLACE_BLOCKS;
+	place->score = Min(place->score + SCORE_USE, SCORE_MOST);
 	return was_expected;
 }
 
@@ -127,14 +160,24 @@ expected_note_wait(StoreId store, TxnEntryKind kind, uint64 row)
 	return pm_drain_is_slow() && ++nwaits <= WAITS_NOTED && raise_score(store, kind, row);
 }
 
+/* What is not used becomes less likely, and is forgotten. */
 static void
 lower_scores(void)
 {
+	bool		period_ends = ++transactions_in_period >= PERIOD;
+
 	for (int i = nknown - 1; i >= 0; i--)
 	{
-		if (--known[i].score <= 0)
-			remove_known(i);
+		if (period_ends)
+		{
+			known[i].used_before = known[i].used;
+			known[i].used = 0;
+		}
+		if (--known[i].score <= 0 || (known[i].used | known[i].used_before) == 0)
+			known[i] = known[--nknown];
 	}
+	if (period_ends)
+		transactions_in_period = 0;
 }
 
 /*
@@ -148,48 +191,81 @@ expected_note_first(bool was_expected)
 	suited = was_expected ? Min(suited + 2, SUITED_MOST) : Max(suited - 1, 0);
 }
 
-/* Neighbours from i on that are expected, and the highest score of them. */
-static int
-run_of_blocks(int i, int *score)
+static bool
+is_named(const TxnEntry *range)
 {
+	for (int i = 0; i < nexpected; i++)
+	{
+		const TxnEntry *e = &expected[i].range;
+
+		if (e->store == range->store && e->kind == range->kind && e->row <= range->row &&
+			e->row + e->count >= range->row + range->count)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The place to be named next: the surest, then the one of the fewest blocks, at most so many.
+ * Returns the bit that it has in "tried", where it is added, or 0: there is none.
+ */
+static uint32
+choose_place(uint32 tried, int most, TxnEntry *range)
+{
+	uint32		best = 0;
+	int			best_class = 0;
+	int			best_n = 0;
+
+	for (int i = 0; i < nknown; i++)
+	{
+		int			class = (known[i].score - 1) / SCORE_USE;
+		uint64		first;
+		int			n;
+
+		if (class == 0 || class < best_class || (tried & (1U << i)) != 0)
+			continue;
+		n = blocks_of_place(&known[i], &first);
+		if (n > most || (class == best_class && n >= best_n))
+			continue;
+		best = 1U << i;
+		best_class = class;
+		best_n = n;
+		*range = (TxnEntry)
+		{
+			.store = known[i].store, .kind = known[i].kind,
+			.row = first * SOFORT_BLOCK_ROWS, .count = n * SOFORT_BLOCK_ROWS
+		};
+	}
+	return best;
+}
+
+/*
+ * What a transaction is expected to need besides what is named already; returns how many ranges,
+ * at most so many, of so many blocks in all.
+ */
+static int
+choose_ranges(TxnEntry *range, int most, int nblocks)
+{
+	uint32		tried = 0;
+	uint32		place;
 	int			n = 0;
 
-	*score = 0;
-	while (i + n < nknown && known[i + n].score > SCORE_USE &&
-		   known[i + n].store == known[i].store && known[i + n].kind == known[i].kind &&
-		   known[i + n].block == known[i].block + n)
+	StaticAssertStmt(KNOWN_PLACES <= 32, "one bit for each known place");
+	while (n < most && (place = choose_place(tried, nblocks, &range[n])) != 0)
 	{
-		*score = Max(*score, known[i + n].score);
-		n++;
+		tried |= place;
+		if (is_named(&range[n]))
+			continue;
+		nblocks -= range[n++].count / SOFORT_BLOCK_ROWS;
 	}
 	return n;
 }
 
-/* What a transaction is expected to need, the surest first; returns how many ranges. */
+/* How many entries there is room for in the TCB besides these */
 static int
-choose_ranges(TxnEntry *range, int nblocks)
+room(int nentries)
 {
-	int			most = Min(MOST_EXPECTED, TCB_INLINE_ENTRIES - nothers);
-	int			nranges = 0;
-	int			score;
-	int			n;
-
-	for (int least = SCORE_MOST - SCORE_USE; least >= SCORE_USE; least -= SCORE_USE)
-	{
-		for (int i = 0; i < nknown; i += Max(n, 1))
-		{
-			n = Min(run_of_blocks(i, &score), nblocks);
-			if (score <= least || score > least + SCORE_USE || nranges == most || n == 0)
-				continue;
-			range[nranges++] = (TxnEntry)
-			{
-				.store = known[i].store, .kind = known[i].kind,
-				.row = known[i].block * SOFORT_BLOCK_ROWS, .count = n * SOFORT_BLOCK_ROWS
-			};
-			nblocks -= n;
-		}
-	}
-	return nranges;
+	return Max(Min(MOST_EXPECTED - nexpected, TCB_INLINE_ENTRIES - nothers - nentries), 0);
 }
 
 static void
@@ -202,9 +278,9 @@ expect(const TxnEntry *range, int64 number)
 }
 
 /*
- * The TCB has become active, with an entry that is not drained yet: appends those that the
- * transaction is expected to need.  Not within a subtransaction, where entries go with it,
- * and not if it is kept: these name what a statement has changed, and nothing else.
+ * An entry is about to be drained: if it is the first of the transaction, appends those that the
+ * transaction is expected to need.  Not within a subtransaction, where entries go with it, and not
+ * if it is kept: these name what a statement has changed, and nothing else.
  */
 void
 expected_append(void)
@@ -212,15 +288,18 @@ expected_append(void)
 	TxnEntry	range[MOST_EXPECTED];
 	int			n;
 
-	if (!pm_drain_is_slow() || My.nframes > 1 || My.kept != NULL)
+	if (chosen || !pm_drain_is_slow())
 		return;
-	n = choose_ranges(range, MOST_BLOCKS);
+	chosen = true;
+	if (My.nframes > 1 || My.kept != NULL)
+		return;
+	n = choose_ranges(range, room(nexpected), MOST_BLOCKS);
 	for (int i = 0; i < n; i++)
 	{
 		expect(&range[i], My.nentries);
 		txn_append_entry(range[i].store, range[i].kind, range[i].row, range[i].count);
 	}
-	covering = n > 0;
+	covering = nexpected > 0;
 }
 
 /*
@@ -233,7 +312,7 @@ expected_prepare_next(void)
 	expected_forget_next();
 	if (!pm_drain_is_slow() || suited < SUITED_FROM)
 		return;
-	next.n = choose_ranges(next.range, MOST_BLOCKS_NEXT);
+	next.n = choose_ranges(next.range, room(0), MOST_BLOCKS_NEXT);
 	if (next.n > 0)
 		next.tcb = tcb_activate_next(&next.slot, &next.generation);
 	if (next.tcb == NULL)
@@ -295,7 +374,7 @@ expected_adopt(void)
 	covering = true;
 	/* (as expected_append()) */
 	if (My.nframes > 1 || My.kept != NULL || My.prepared != NULL)
-		expected_settle();
+		expected_settle();		/* (sets chosen) */
 }
 
 bool
@@ -310,8 +389,10 @@ expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 		if (e->range.kind == kind && e->range.store == store && row >= e->range.row &&
 			row + count <= e->range.row + e->range.count)
 		{
-			e->first = e->end == 0 ? row : Min(e->first, row);
-			e->end = Max(e->end, row + count);
+			e->last = row;
+			e->before = e->covered;
+			e->covered.first = e->covered.end == 0 ? row : Min(e->covered.first, row);
+			e->covered.end = Max(e->covered.end, row + count);
 			(void) raise_score(store, kind, row);
 			return true;
 		}
@@ -319,11 +400,29 @@ expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	return false;
 }
 
+/*
+ * The claim for which this row was covered last has failed: it has no word of ours, unless it had
+ * been covered before.  (The version that is claimed instead may lie far from it.)
+ */
+void
+expected_forget(StoreId store, uint64 row)
+{
+	for (int i = 0; i < nexpected; i++)
+	{
+		ExpectedEntry *e = &expected[i];
+
+		if (e->range.kind == TXN_ENTRY_END && e->range.store == store && e->covered.end != 0 &&
+			e->last == row)
+			e->covered = e->before;
+	}
+}
+
 /* From now on nothing may rely on them (as txn_new_statement()). */
 void
 expected_cover_no_more(void)
 {
 	covering = false;
+	chosen |= nexpected > 0;
 }
 
 /*
@@ -335,12 +434,13 @@ void
 expected_settle(void)
 {
 	covering = false;
+	chosen = true;
 	nothers = (int) Min(My.nentries - nexpected, TCB_INLINE_ENTRIES);
 	for (int i = 0; i < nexpected; i++)
 	{
 		ExpectedEntry *e = &expected[i];
 
-		write_set_shrink(e->number, e->first, (uint32) (e->end - e->first));
+		write_set_shrink(e->number, e->covered.first, (uint32) (e->covered.end - e->covered.first));
 	}
 	nexpected = 0;
 }
@@ -350,5 +450,6 @@ void
 expected_end_of_xact(void)
 {
 	Assert(nexpected == 0);
+	chosen = false;
 	nwaits = 0;
 }

@@ -179,8 +179,7 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 static void
 drain_entries(bool first)
 {
-	if (first)
-		expected_append();
+	expected_append();
 	SOFORT_STOP("txn-drain-entries");
 	txn_drain();
 	if (first)
@@ -272,6 +271,7 @@ txn_forget_entry(StoreId store, uint64 row)
 {
 	TxnEntry	e;
 
+	expected_forget(store, row);
 	if (My.nframes == 0 || !my_frame()->exact || last_end < my_frame()->first_entry ||
 		last_end >= My.nentries)
 		return;

@@ -486,6 +486,7 @@ typedef struct BlockCursor
 	char	   *records;
 	Size		stride;
 	uint32		capacity;		/* 0: it has no storage */
+	uint32		rows;			/* its capacity, also if it has none */
 } BlockCursor;
 
 extern void store_cursor_move(StoreDesc *store, BlockCursor *cursor, uint64 block);
@@ -511,6 +512,23 @@ store_cursor_locate(StoreDesc *store, BlockCursor *cursor, uint64 row, RowRef *r
 	ref->index = index;
 	ref->words = (RowWords *) (cursor->records + (Size) index * cursor->stride);
 	return true;
+}
+
+/*
+ * Like store_cursor_locate() for the row at a position.  Returns how many positions from there on,
+ * not after "last", are those of its block, in turn: the rows behind it have storage if it has.
+ */
+static inline uint32
+store_cursor_run(StoreDesc *store, BlockCursor *cursor, uint64 position, uint64 last, RowRef *ref,
+				 bool *located)
+{
+	uint64		row = row_from_position(store, position);
+	uint32		index = row % SOFORT_BLOCK_ROWS;
+
+	*located = store_cursor_locate(store, cursor, row, ref);
+	if (index >= cursor->rows)
+		return 1;				/* STORE_ROW_NOWHERE */
+	return (uint32) Min(cursor->rows - index, last - position + 1);
 }
 
 /*

@@ -390,6 +390,7 @@ struct StoreLocal
 	Datum	   *ref_values;
 
 	const ShapePlan *guess;		/* prefetch: of the row located last, or NULL */
+	TimestampTz read_ahead_at;	/* a small table: when all of it was asked for; 0: never */
 
 	/*
 	 * Root of the version that store_chain_fetch() found last: an UPDATE asks
