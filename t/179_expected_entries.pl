@@ -175,6 +175,11 @@ sql("SET search_path = $_; CREATE FUNCTION fails(id int) RETURNS int LANGUAGE pl
 drains('BEGIN; UPDATE few SET n = n + 1 WHERE id = 1; SELECT sum(fails(i)) FROM generate_series(1, 20) i; UPDATE mid SET n = n + 1 WHERE id < 9; COMMIT;');
 same('exceptions');
 
+drains(q{BEGIN; UPDATE wide SET n = n + 1; INSERT INTO log SELECT i, 9 FROM generate_series(1, 5000) i; PREPARE TRANSACTION 'bulk'; COMMIT PREPARED 'bulk';},
+	q{BEGIN; UPDATE wide SET n = n + 1; DELETE FROM log WHERE id % 3 = 0; PREPARE TRANSACTION 'bulk'; ROLLBACK PREPARED 'bulk';},
+	'BEGIN; UPDATE big SET n = n + 1; SAVEPOINT a; UPDATE wide SET n = n + 2; DELETE FROM log WHERE id % 5 = 0; ROLLBACK TO a; UPDATE wide SET n = n + 3; COMMIT;');
+same('in bulk, prepared and with a savepoint');
+
 # ---- tables that are gone, and write sets of others ----
 my $serial = 100;				# (rows of "big" that no other session has put together)
 sub session
@@ -383,6 +388,36 @@ foreach my $round (1 .. ($ENV{SOFORT_LONG} ? 30 : 6))
 	cmp_ok($log, '>', $done + 300, '... and what was seen is there');
 	is($node->verify_problems, '', '... tables, indexes and pool agree');
 	$done = $log;
+}
+
+# ---- the same in bulk, where entries name whole blocks ahead ----
+sql('CREATE TABLE s.bulk (id int PRIMARY KEY, n int NOT NULL) USING sofort; INSERT INTO s.bulk SELECT i, 0 FROM generate_series(1, 20000) i; CREATE TABLE s.added (id int, n int) USING sofort');
+my $bulk = $node->basedir . '/bulk';
+append_to_file($bulk, q{\set a 5000 * :client_id + random(1, 2000)
+BEGIN;
+UPDATE s.bulk SET n = n + 1 WHERE id BETWEEN :a AND :a + 2999;
+INSERT INTO s.added SELECT :client_id, 1 FROM generate_series(1, 3000);
+DELETE FROM s.added WHERE id = :client_id AND n = 0;
+UPDATE s.added SET n = 0 WHERE id = :client_id;
+COMMIT;
+});
+$done = 0;
+foreach my $round (1 .. ($ENV{SOFORT_LONG} ? 20 : 4))
+{
+	my ($out, $err) = ('', '');
+	my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 4, '-T', 120, '-f', $bulk, $node->connstr('postgres') ],
+		'<', \undef, '>', \$out, '2>', \$err);
+	$node->wait_until('SELECT coalesce(sum(n), 0) > ' . ($done + 10 * 3000) . ' FROM s.bulk');
+	$node->kill9;
+	$load->finish;
+	$node->start;
+	my ($n, $added, $groups) = split /\|/, sql('SELECT (SELECT sum(n) FROM s.bulk), (SELECT count(*) FROM s.added), (SELECT count(DISTINCT id) FROM s.added)');
+	is($n % 3000, 0, "bulk, round $round: each transaction is there as a whole, or not at all");
+	is($added, $groups * 3000, '... with all that it has added and taken away');
+	cmp_ok($n, '>', $done + 10 * 3000, '... and what was seen is there');
+	is($node->verify_problems, '', '... tables, indexes and pool agree');
+	sql('VACUUM s.added, s.bulk') if $round % 2;
+	$done = $n;
 }
 
 $node->stop;

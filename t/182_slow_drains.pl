@@ -86,6 +86,25 @@ cmp_ok(both('keys taken back', 'b', 'BEGIN; UPDATE b SET n = n + 10000; ROLLBACK
 cmp_ok(both('versions taken back', 'n', 'BEGIN; UPDATE n SET n = n + 1; UPDATE n SET n = n + 1; ROLLBACK'),
 	'<', 1000 / 2, 'versions taken back: nor here');
 cmp_ok(both('copied', 'b', 'COPY b FROM PROGRAM $$seq 5001 7000 | sed "s/.*/&\t&/"$$'), '<', 2000 / 8, 'copied: nor here');
+# Statements of many rows log whole blocks ahead, make links and free dead rows for several together
+foreach my $schema ([ 's', 'sofort' ], [ 'h', 'heap' ])
+{
+	sql("CREATE TABLE $schema->[0].m (id int, n int) USING $schema->[1]; CREATE TABLE $schema->[0].f (id int, n int) USING $schema->[1] WITH (autovacuum_enabled = off)");
+	sql("CREATE TABLE $schema->[0].g (id int, n int) USING $schema->[1]; INSERT INTO $schema->[0].g SELECT i, 0 FROM generate_series(1, 20000) i");
+}
+my $blocks = 20_000 / 256;
+cmp_ok(both('many rows', 'm', 'INSERT INTO m SELECT i, 0 FROM generate_series(1, 20000) i'), '<', $blocks * 9, 'many rows: as often as blocks are made for them');
+cmp_ok(both('all changed', 'm', 'UPDATE m SET n = n + 1'), '<', $blocks * 6, 'all changed: the same, and for links');
+cmp_ok(both('many deleted', 'm', 'DELETE FROM m WHERE id % 2 = 0'), '<', $blocks / 3, 'many deleted: far fewer than blocks');
+cmp_ok(both('few of each block deleted', 'g', 'DELETE FROM g WHERE id % 100 = 1'), '<', $blocks / 3, 'few of each block deleted: nor for them');
+cmp_ok(both('all changed in a table that is not new', 'g', 'UPDATE g SET n = n + 1'), '<', $blocks * 6, 'all changed in a table that is not new: as in a new one');
+sql("INSERT INTO $_.f SELECT i, 0 FROM generate_series(1, 20000) i; DELETE FROM $_.f WHERE id % 3 > 0") foreach qw(s h);
+cmp_ok(both('many freed', 'f', 'VACUUM f'), '<', $blocks / 2, 'many freed: nor for them');
+both('into their places', 'f', 'INSERT INTO f SELECT i, 1 FROM generate_series(1, 15000) i', 'UPDATE f SET n = n + 1 WHERE id % 2 = 0');
+both('rolled back in bulk', 'm', 'BEGIN; UPDATE m SET n = n + 1; INSERT INTO m SELECT i, 1 FROM generate_series(1, 5000) i; DELETE FROM m WHERE id % 7 = 0; ROLLBACK');
+both('savepoints in bulk', 'm', 'BEGIN; UPDATE m SET n = n + 1 WHERE id <= 9000; SAVEPOINT a; UPDATE m SET n = n + 5; INSERT INTO m SELECT i, 2 FROM generate_series(1, 3000) i; ROLLBACK TO a;'
+	  . ' UPDATE m SET n = n + 7 WHERE id > 8000; SAVEPOINT b; DELETE FROM m WHERE id % 5 = 0; RELEASE b; UPDATE m SET n = n + 1; COMMIT');
+both('backwards', 'm', 'CREATE INDEX m_id ON m (id)', 'SET enable_seqscan = off; SET enable_bitmapscan = off; DO $$ DECLARE i int; BEGIN FOR i IN REVERSE 20000 .. 15000 LOOP UPDATE m SET n = n + 1 WHERE id = i; END LOOP; END $$');
 sql("INSERT INTO $_.t VALUES (30000, repeat('o', 40))") foreach qw(s h);	# (rows with NULL there fit from now on)
 cmp_ok(both('one row', 't', q{INSERT INTO t VALUES (30001, repeat('o', 40))}), '<=', 6, 'one row waits no more often for it');
 cmp_ok(both('three rows', 't', q{INSERT INTO t SELECT 30001 + i, repeat('t', 40) FROM generate_series(1, 3) i}), '<=', 8, 'nor do three');

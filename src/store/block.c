@@ -17,6 +17,8 @@
 #include "utils/relcache.h"
 
 #define TAIL_BLOCKS		64		/* blocks that are searched for the append position */
+#define LINKS_TOGETHER	16		/* vectors of links that are made at a time, at most */
+#define LINKS_GAP		2		/* blocks left out between those that are made in turn */
 #define REVIEW_ROWS		4096	/* new rows after which encodings are looked at again, at least */
 
 bool
@@ -620,6 +622,82 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 
 /* ---- links ---- */
 
+static PMPtr *
+links_of(BlockHeader *block, bool successors)
+{
+	return successors ? &block->successors : &block->links;
+}
+
+/*
+ * For how many blocks, from this one on, vectors are made together: twice as many as last time
+ * where this process makes them in turn, as a change of many rows does, else one.
+ */
+static uint32
+links_together(struct StoreLocal *local, uint64 block, bool successors)
+{
+	LinksMade  *made;
+	uint32		n = 1;
+	int			i;
+
+	for (i = 0; i < STORE_LINKS_MADE; i++)
+	{
+		made = &local->links_made[i];
+		if (made->n > 0 && made->successors == successors && block >= made->next &&
+			block <= made->next + LINKS_GAP)
+			break;
+	}
+	if (i < STORE_LINKS_MADE)
+		n = Min(2 * made->n, LINKS_TOGETHER);
+	else
+		made = &local->links_made[local->links_made_next++ % STORE_LINKS_MADE];
+	*made = (LinksMade)
+	{
+		.next = block + n,.n = n,.successors = successors
+	};
+	return n;
+}
+
+/* Structure lock held; relation locked, so no block is given back. */
+static void
+make_links(StoreDesc *store, BlockHeader *block, bool successors)
+{
+	uint64		first = block->block_number;
+	uint64		end = first + Min(links_together(store->local, first, successors),
+								  (uint32) Max(pm_reservable(), 1));
+	PmReservation r[LINKS_TOGETHER];
+	PmRequest	request[LINKS_TOGETHER];
+	int			flags = store_slab_flags(store->header) | PM_RESERVE_ZERO;
+	int			full;
+	int			n = 0;
+
+	for (uint64 number = first; number < end; number++)
+	{
+		RowRef		ref;
+
+		/* (one behind it that is damaged concerns nobody here) */
+		if (!header_locate(store->header, number * SOFORT_BLOCK_ROWS, &ref) ||
+			*links_of(ref.block, successors) != PM_NULL)
+			continue;
+		request[n++] = (PmRequest)
+		{
+			.size = ref.block->capacity * sizeof(uint64),
+			.link = links_of(ref.block, successors),.nlinks = 1
+		};
+	}
+	if (n == 0)
+		pm_damaged("the header of a block is damaged");
+	full = pm_try_reserve_batch(r, request, n, store->id, flags);
+	if (full != 0 && n > 1)
+		full = pm_try_reserve_batch(r, request, n = 1, store->id, flags);
+	if (full != 0)
+		pm_raise_full(full, request[0].size);
+	pg_atomic_write_u32(&store->shared->making_links, 1);
+	pg_memory_barrier();		/* to be set before a reference can be seen */
+	pm_publish_batch(r, n);
+	pg_atomic_write_u32(&store->shared->making_links, 0);
+	SOFORT_STOP("store-links-made");
+}
+
 /*
  * The link (or successor) vector of a block, made at its first use.  Readers see no vector,
  * or a zeroed one: both read as "no link".  A process that finds one that its maker has not
@@ -628,23 +706,13 @@ block_extend(Relation rel, StoreDesc *store, bool force)
 uint64 *
 block_ensure_links(StoreDesc *store, BlockHeader *block, bool successors)
 {
-	PMPtr	   *link = successors ? &block->successors : &block->links;
+	PMPtr	   *link = links_of(block, successors);
 
 	if (word_read(link) == PM_NULL)
 	{
 		LWLockAcquire(structure_lock(store->id), LW_EXCLUSIVE);
 		if (*link == PM_NULL)
-		{
-			PmReservation r;
-
-			pm_reserve(&r, store->id, block->capacity * sizeof(uint64), link, 1,
-					   store_slab_flags(store->header) | PM_RESERVE_ZERO);
-			pg_atomic_write_u32(&store->shared->making_links, 1);
-			pg_memory_barrier();	/* to be set before the reference can be seen */
-			pm_publish(&r);
-			pg_atomic_write_u32(&store->shared->making_links, 0);
-			SOFORT_STOP("store-links-made");
-		}
+			make_links(store, block, successors);
 		LWLockRelease(structure_lock(store->id));
 	}
 	else

@@ -34,6 +34,7 @@
 
 /* Orphans of crashed CREATEs are looked for at most this often, per backend. */
 #define ORPHAN_INTERVAL_MS		60000
+#define BLOCKS_TOGETHER 16		/* whose dead roots are freed at a time */
 
 bool		(*tableam_index_is_complete) (Relation index) = NULL;
 
@@ -256,15 +257,21 @@ free_dead_rows(VacuumState *vac)
 	for (int64 done = 0; done < vac->ndead;)
 	{
 		int64		next = done + 1;
+		int			nblocks = 1;
 
-		/* a block at a time */
-		while (next < vac->ndead &&
-			   tid_block(vac, vac->dead[next]) == tid_block(vac, vac->dead[done]))
-			next++;
+		/* some blocks at a time, because each time the medium is waited for */
+		for (; next < vac->ndead; next++)
+		{
+			if (tid_block(vac, vac->dead[next]) != tid_block(vac, vac->dead[next - 1]) &&
+				++nblocks > BLOCKS_TOGETHER)
+				break;
+		}
+		nblocks = Min(nblocks, BLOCKS_TOGETHER);
 		compat_vacuum_delay_point();
 		store_free_rows(vac->rel, vac->store, vac->dead + done, (int) (next - done));
 		done = next;
-		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, ++vac->blocks_vacuumed);
+		vac->blocks_vacuumed += nblocks;
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, vac->blocks_vacuumed);
 	}
 	vac->removed += vac->ndead;
 	vac->ndead = 0;

@@ -64,6 +64,26 @@ typedef struct ExpectedEntry
 	uint64		last;
 } ExpectedEntry;
 
+/*
+ * Changes of many rows go through a table block by block, and fill new blocks in turn.  After so
+ * many entries in turn (each for the same block as the last one, or for one of the next RUN_GAP)
+ * the next entry names its block as a whole, and each further one twice as many blocks.
+ */
+#define MOST_RUNS		4
+#define RUN_STEPS		4
+#define RUN_GAP			4
+#define RUN_BLOCKS		64
+
+typedef struct Run
+{
+	StoreId		store;
+	TxnEntryKind kind;
+	uint64		block;			/* the last one that the last entry names */
+	int			steps;			/* entries in turn; 0: not used */
+	int			nblocks;		/* that the last entry names as a whole; 0: none */
+	ExpectedEntry entry;		/* if there are any */
+} Run;
+
 static KnownPlace known[KNOWN_PLACES];
 static int	nknown;
 static int	transactions_in_period;
@@ -73,6 +93,9 @@ static ExpectedEntry expected[MOST_EXPECTED];
 static int	nexpected;
 static bool covering;
 static bool chosen;				/* no more will be added */
+static Run	runs[MOST_RUNS];
+static int	run_to_replace;
+static bool runs_are_over;		/* nothing may rely on them any more */
 static int	nwaits;
 
 /* What the last one logged besides: the TCB has room for that, too */
@@ -377,27 +400,52 @@ expected_adopt(void)
 		expected_settle();		/* (sets chosen) */
 }
 
+/* Makes the entry name only what it had to cover.  Flushed, not drained. */
+static void
+shrink(const ExpectedEntry *e)
+{
+	write_set_shrink(e->number, e->covered.first, (uint32) (e->covered.end - e->covered.first));
+}
+
+/* If the entry covers these rows, notes that it had to. */
+static bool
+covers(ExpectedEntry *e, StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	if (e->range.kind != kind || e->range.store != store || row < e->range.row ||
+		row + count > e->range.row + e->range.count)
+		return false;
+	e->last = row;
+	e->before = e->covered;
+	e->covered.first = e->covered.end == 0 ? row : Min(e->covered.first, row);
+	e->covered.end = Max(e->covered.end, row + count);
+	return true;
+}
+
 bool
 expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 {
-	if (!covering)
-		return false;
-	for (int i = 0; i < nexpected; i++)
+	for (int i = 0; i < MOST_RUNS && !runs_are_over; i++)
 	{
-		ExpectedEntry *e = &expected[i];
-
-		if (e->range.kind == kind && e->range.store == store && row >= e->range.row &&
-			row + count <= e->range.row + e->range.count)
+		if (runs[i].nblocks > 0 && covers(&runs[i].entry, store, kind, row, count))
+			return true;
+	}
+	for (int i = 0; i < nexpected && covering; i++)
+	{
+		if (covers(&expected[i], store, kind, row, count))
 		{
-			e->last = row;
-			e->before = e->covered;
-			e->covered.first = e->covered.end == 0 ? row : Min(e->covered.first, row);
-			e->covered.end = Max(e->covered.end, row + count);
 			(void) raise_score(store, kind, row);
 			return true;
 		}
 	}
 	return false;
+}
+
+static void
+uncover(ExpectedEntry *e, StoreId store, uint64 row)
+{
+	if (e->range.kind == TXN_ENTRY_END && e->range.store == store && e->covered.end != 0 &&
+		e->last == row)
+		e->covered = e->before;
 }
 
 /*
@@ -408,13 +456,82 @@ void
 expected_forget(StoreId store, uint64 row)
 {
 	for (int i = 0; i < nexpected; i++)
+		uncover(&expected[i], store, row);
+	for (int i = 0; i < MOST_RUNS; i++)
 	{
-		ExpectedEntry *e = &expected[i];
-
-		if (e->range.kind == TXN_ENTRY_END && e->range.store == store && e->covered.end != 0 &&
-			e->last == row)
-			e->covered = e->before;
+		if (runs[i].nblocks > 0)
+			uncover(&runs[i].entry, store, row);
 	}
+}
+
+/* ---- runs ---- */
+
+static void
+end_run(Run *run)
+{
+	if (run->nblocks > 0)
+		shrink(&run->entry);
+	run->nblocks = 0;
+	run->steps = 0;
+}
+
+/* The run that goes on with this block, or one that begins with it. */
+static Run *
+run_of(StoreId store, TxnEntryKind kind, uint64 block)
+{
+	Run		   *run;
+
+	for (run = runs; run < runs + MOST_RUNS; run++)
+	{
+		if (run->steps > 0 && run->store == store && run->kind == kind && block >= run->block &&
+			block <= run->block + RUN_GAP)
+			return run;
+	}
+	run = &runs[run_to_replace++ % MOST_RUNS];
+	end_run(run);
+	run->store = store;
+	run->kind = kind;
+	return run;
+}
+
+/*
+ * These rows are about to be logged.  If they continue a run, appends an entry for them and for
+ * what will come next, and returns true.  Under the same conditions as expected_append().
+ */
+bool
+expected_log_run(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
+{
+	uint64		block = row / SOFORT_BLOCK_ROWS;
+	Run		   *run;
+	ExpectedEntry *e;
+	int			n;
+
+	if (!pm_drain_is_slow() || runs_are_over || My.nframes > 1 || My.kept != NULL ||
+		My.prepared != NULL)
+		return false;
+	run = run_of(store, kind, block);
+	block = (row + count - 1) / SOFORT_BLOCK_ROWS;
+	run->block = block;
+	if (++run->steps <= RUN_STEPS)
+		return false;
+
+	n = run->nblocks == 0 ? 1 : Min(2 * run->nblocks, RUN_BLOCKS);
+	if (run->nblocks > 0)
+		shrink(&run->entry);
+	run->nblocks = 0;
+
+	e = &run->entry;
+	e->range.store = store;
+	e->range.kind = kind;
+	e->range.row = kind == TXN_ENTRY_BEGIN ? row : row - row % SOFORT_BLOCK_ROWS;
+	e->range.count = (uint32) ((block + n) * SOFORT_BLOCK_ROWS - e->range.row);
+	e->covered.end = 0;
+	(void) covers(e, store, kind, row, count);
+	txn_append_entry(store, kind, e->range.row, e->range.count);
+	e->number = My.nentries - 1;
+	run->block = block + n - 1;
+	run->nblocks = n;
+	return true;
 }
 
 /* From now on nothing may rely on them (as txn_new_statement()). */
@@ -423,6 +540,7 @@ expected_cover_no_more(void)
 {
 	covering = false;
 	chosen |= nexpected > 0;
+	runs_are_over |= My.nframes > 1 || My.nentries > 0;
 }
 
 /*
@@ -437,12 +555,11 @@ expected_settle(void)
 	chosen = true;
 	nothers = (int) Min(My.nentries - nexpected, TCB_INLINE_ENTRIES);
 	for (int i = 0; i < nexpected; i++)
-	{
-		ExpectedEntry *e = &expected[i];
-
-		write_set_shrink(e->number, e->covered.first, (uint32) (e->covered.end - e->covered.first));
-	}
+		shrink(&expected[i]);
 	nexpected = 0;
+	for (int i = 0; i < MOST_RUNS; i++)
+		end_run(&runs[i]);
+	runs_are_over = true;
 }
 
 /* The transaction is over. */
@@ -451,5 +568,11 @@ expected_end_of_xact(void)
 {
 	Assert(nexpected == 0);
 	chosen = false;
+	for (int i = 0; i < MOST_RUNS; i++)
+	{
+		Assert(runs[i].nblocks == 0);
+		runs[i].steps = 0;
+	}
+	runs_are_over = false;
 	nwaits = 0;
 }

@@ -443,6 +443,7 @@ extern void expected_next_durable(void);
 extern void expected_forget_next(void);
 extern void expected_adopt(void);
 extern bool expected_covers(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
+extern bool expected_log_run(StoreId store, TxnEntryKind kind, uint64 row, uint32 count);
 extern void expected_forget(StoreId store, uint64 row);
 extern void expected_cover_no_more(void);
 extern void expected_settle(void);

@@ -157,6 +157,8 @@ log_rows(StoreId store, TxnEntryKind kind, uint64 row, uint32 count)
 	{
 		if (is_covered(store, kind, row, count))
 			return false;
+		if (expected_log_run(store, kind, row, count))
+			return true;
 		if (kind == TXN_ENTRY_END && count == 1 && is_hot(store, row))
 		{
 			row -= row % SOFORT_BLOCK_ROWS;

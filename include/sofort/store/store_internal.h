@@ -359,6 +359,16 @@ typedef struct SpareRows
 	uint16		end;
 } SpareRows;
 
+/* Vectors of links were made for so many blocks, the last time in this part of the table */
+typedef struct LinksMade
+{
+	uint64		next;			/* block behind them */
+	uint32		n;
+	bool		successors;
+} LinksMade;
+
+#define STORE_LINKS_MADE	4	/* an UPDATE makes them in three places */
+
 struct StoreLocal
 {
 	StoreDesc	desc;
@@ -390,6 +400,8 @@ struct StoreLocal
 	Datum	   *ref_values;
 
 	const ShapePlan *guess;		/* prefetch: of the row located last, or NULL */
+	LinksMade	links_made[STORE_LINKS_MADE];
+	uint32		links_made_next;
 	TimestampTz read_ahead_at;	/* a small table: when all of it was asked for; 0: never */
 
 	/*

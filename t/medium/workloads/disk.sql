@@ -446,3 +446,39 @@ INSERT INTO many SELECT i, 3 FROM generate_series(1, 9) i;
 INSERT INTO many VALUES (40, 1);
 -- step its table goes @12
 DROP TABLE many;
+
+-- step a table of many rows @12
+CREATE TABLE bulk (id int, n int) USING sofort;
+-- step blocks in turn @12
+INSERT INTO bulk SELECT i, 0 FROM generate_series(1, 3000) i;
+-- step all of them changed @12
+UPDATE bulk SET n = n + 1;
+-- step changed and rolled back @12
+BEGIN;
+UPDATE bulk SET n = n + 1;
+INSERT INTO bulk SELECT i, 1 FROM generate_series(1, 1500) i;
+ROLLBACK;
+-- step a savepoint in the middle of a run @12
+BEGIN;
+UPDATE bulk SET n = n + 1 WHERE id <= 1200;
+SAVEPOINT s;
+DELETE FROM bulk WHERE id > 600;
+INSERT INTO bulk SELECT i, 7 FROM generate_series(1, 600) i;
+ROLLBACK TO s;
+DELETE FROM bulk WHERE id % 3 = 0;
+COMMIT;
+-- step their places are freed @12
+VACUUM bulk;
+-- step and used @12
+INSERT INTO bulk SELECT i, 2 FROM generate_series(3001, 5000) i;
+-- step a run that others cross @12
+BEGIN;
+UPDATE bulk SET n = n + 1 WHERE id % 2 = 0;
+-- step they add rows to its blocks @11
+INSERT INTO bulk SELECT i, 3 FROM generate_series(6001, 6700) i;
+-- step and change some @11
+UPDATE bulk SET n = n + 1 WHERE id % 4 = 1;
+-- step it ends @12
+COMMIT;
+-- step few rows of each block are deleted @12
+DELETE FROM bulk WHERE id % 100 = 7;
