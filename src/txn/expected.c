@@ -8,8 +8,9 @@
  * transactions of a session are often alike: they change rows of the same small tables, and
  * add rows where the last ones were added.  So the first drain of a transaction takes along
  * entries for blocks that earlier ones had to wait for.  If they even begin with such a block,
- * the drain of their commit does it for the next one.  README.md, "Expected entries", says why
- * one that is not used does no harm.
+ * the drain of their commit does it for the next one.  And a statement that goes through a table
+ * block by block logs blocks ahead.  README.md, "Expected entries", says why one that is not used
+ * does no harm.
  *
  *-------------------------------------------------------------------------
  */
