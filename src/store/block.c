@@ -629,8 +629,9 @@ links_of(BlockHeader *block, bool successors)
 }
 
 /*
- * For how many blocks, from this one on, vectors are made together: twice as many as last time
- * where this process makes them in turn, as a change of many rows does, else one.
+ * For how many blocks, from this one on, vectors are made together: where a drain waits for a
+ * disk, twice as many as last time if this process makes them in turn, as a change of many rows
+ * does; else one.
  */
 static uint32
 links_together(struct StoreLocal *local, uint64 block, bool successors)
@@ -639,6 +640,8 @@ links_together(struct StoreLocal *local, uint64 block, bool successors)
 	uint32		n = 1;
 	int			i;
 
+	if (!pm_drain_is_slow())
+		return 1;
 	for (i = 0; i < STORE_LINKS_MADE; i++)
 	{
 		made = &local->links_made[i];

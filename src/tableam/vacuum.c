@@ -23,6 +23,7 @@
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
 #include "sofort/pmem/fault.h"
+#include "sofort/pmem/persist.h"
 #include "sofort/tableam/callbacks.h"
 #include "sofort/tableam/tableam.h"
 #include "storage/bufmgr.h"
@@ -34,7 +35,7 @@
 
 /* Orphans of crashed CREATEs are looked for at most this often, per backend. */
 #define ORPHAN_INTERVAL_MS		60000
-#define BLOCKS_TOGETHER 16		/* whose dead roots are freed at a time */
+#define BLOCKS_TOGETHER 16		/* whose dead roots are freed at a time, if that waits for a disk */
 
 bool		(*tableam_index_is_complete) (Relation index) = NULL;
 
@@ -257,16 +258,16 @@ free_dead_rows(VacuumState *vac)
 	for (int64 done = 0; done < vac->ndead;)
 	{
 		int64		next = done + 1;
+		int			most = pm_drain_is_slow() ? BLOCKS_TOGETHER : 1;
 		int			nblocks = 1;
 
-		/* some blocks at a time, because each time the medium is waited for */
 		for (; next < vac->ndead; next++)
 		{
 			if (tid_block(vac, vac->dead[next]) != tid_block(vac, vac->dead[next - 1]) &&
-				++nblocks > BLOCKS_TOGETHER)
+				++nblocks > most)
 				break;
 		}
-		nblocks = Min(nblocks, BLOCKS_TOGETHER);
+		nblocks = Min(nblocks, most);
 		compat_vacuum_delay_point();
 		store_free_rows(vac->rel, vac->store, vac->dead + done, (int) (next - done));
 		done = next;
