@@ -46,7 +46,7 @@ my $contents = join(' UNION ALL ', map { table_contents($_) } @tables);
 sub same
 {
 	my ($what) = @_;
-	is(sql("SET search_path = s; $contents"), sql("SET search_path = h; $contents"), "$what: as on heap");
+	is(sql("SET search_path = s; $contents ORDER BY 1"), sql("SET search_path = h; $contents ORDER BY 1"), "$what: as on heap");
 	is($node->verify_problems, '', '... tables, indexes and pool agree');
 }
 
@@ -282,11 +282,11 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 # Sessions that are idle have prepared one, too
 {
 	my @idle = map { my $session = session(); $session->query_safe("INSERT INTO log VALUES ($_, 8)") foreach 1 .. 12; $session } 1 .. 3;
-	my $before = sql("SET search_path = s; $contents");
+	my $before = sql("SET search_path = s; $contents ORDER BY 1");
 	$node->kill9;
 	$_->{run}->kill_kill foreach @idle;
 	$node->start;
-	is(sql("SET search_path = s; $contents"), $before, 'killed with idle sessions: all is there, and nothing else');
+	is(sql("SET search_path = s; $contents ORDER BY 1"), $before, 'killed with idle sessions: all is there, and nothing else');
 	is($node->verify_problems, '', '... tables, indexes and pool agree');
 	sql('CREATE TABLE s.again (id int) USING sofort');
 	sql(join('', map { "INSERT INTO s.again VALUES ($_);\n" } 1 .. 20));
@@ -336,7 +336,7 @@ foreach my $how ('', 'DROP TABLE s.log; CREATE TABLE s.log (id int, n int NOT NU
 		my $session = session();
 		sql($how) if $how;
 		sql('INSERT INTO s.mid SELECT i, 0 FROM generate_series(1, 100) i ON CONFLICT DO NOTHING');
-		my $before = sql("SET search_path = s; $contents");
+		my $before = sql("SET search_path = s; $contents ORDER BY 1");
 		if ($point)
 		{
 			$session->query_safe("SELECT sofort_test.arm('$point', 'kill', 1)");
@@ -352,7 +352,7 @@ foreach my $how ('', 'DROP TABLE s.log; CREATE TABLE s.log (id int, n int NOT NU
 		}
 		$node->start;
 		my $what = join(' ', grep { $_ } 'killed', $point, 'after', $how || 'nothing');
-		is(sql("SET search_path = s; $contents"), $before, "$what: nothing of it is left");
+		is(sql("SET search_path = s; $contents ORDER BY 1"), $before, "$what: nothing of it is left");
 		is($node->verify_problems, '', '... tables, indexes and pool agree');
 		sql("SET search_path = s; $alike VACUUM");
 		is($node->verify_problems, '', '... also after the next ones');
